@@ -131,6 +131,75 @@ fn a_writer_keeps_its_slice() {
     assert_eq!(reader.guard(address).unwrap().load(3), 5);
 }
 
+/// A guard that is forgotten ends with its reader. A mover that waits for it copies all chunks.
+#[test]
+fn a_forgotten_guard_loses_no_write() {
+    let (_place, pool) = Place::new("move-forgotten");
+    let [first, second] = servers(&pool, [1, 1]);
+    let client = pool.join().unwrap();
+    let address = client
+        .allocate(SLICE, Placement::There(first.id()))
+        .unwrap();
+    for round in 1..200 {
+        let to = if round % 2 == 0 { &first } else { &second };
+        let has_moved = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !has_moved.load(Ordering::Acquire) {
+                    let reader = client.reader().unwrap();
+                    let guard = reader.write_guard(address).unwrap();
+                    guard.store(0, guard.load(0) + 1);
+                    std::mem::forget(guard);
+                    // The reader ends, and with it the announcement.
+                    let count = reader.guard(address).unwrap().load(0);
+                    drop(reader);
+                    let again = client.reader().unwrap();
+                    assert!(
+                        again.guard(address).unwrap().load(0) >= count,
+                        "a write is lost"
+                    );
+                }
+            });
+            while let Err(error) = moved(&client, address, to) {
+                assert!(
+                    matches!(
+                        error,
+                        PoolError::StillWritten { .. }
+                            | PoolError::MoveCancelled { .. }
+                            | PoolError::BeingMoved { .. }
+                    ),
+                    "{error}"
+                );
+            }
+            has_moved.store(true, Ordering::Release);
+        });
+    }
+}
+
+#[test]
+fn two_servers_leave_at_one_time_for_a_third_one() {
+    let (_place, pool) = Place::new("move-two");
+    let [first, second, third] = servers(&pool, [8, 8, 16]);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let vectors = [&first, &second].map(|server| {
+        let there = Placement::There(server.id());
+        let vector: PoolVec<u64> = PoolVec::allocate(&client, 8 * SLICE / 8, there).unwrap();
+        vector.fill(&reader, |index| index).unwrap();
+        vector
+    });
+    std::thread::scope(|scope| {
+        for server in [first, second] {
+            scope.spawn(|| server.move_and_leave(MoveBudget::default()).unwrap());
+        }
+    });
+    assert_eq!(slices_of(&pool, &third), 16);
+    for vector in vectors {
+        let sum = vector.fold(&reader, 0u64, u64::wrapping_add).unwrap();
+        assert_eq!(sum, (0..8 * SLICE / 8).sum());
+    }
+}
+
 #[test]
 fn a_server_that_leaves_moves_its_slices() {
     let (_place, pool) = Place::new("move-leave");

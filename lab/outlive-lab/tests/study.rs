@@ -43,6 +43,7 @@ fn studies_are_listed() {
         "map",
         "objects",
         "leased-objects",
+        "pool-access",
         "spawn",
         "wordcount-kills",
         "guests",

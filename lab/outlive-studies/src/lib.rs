@@ -51,6 +51,7 @@ mod notify;
 mod objects;
 pub mod paired;
 mod pandora;
+mod pool_access;
 mod recxl;
 mod row;
 mod scaling;
@@ -77,6 +78,7 @@ pub fn studies() -> &'static [Study] {
         notify::STUDY,
         objects::STUDY,
         leased_objects::STUDY,
+        pool_access::STUDY,
         crowd::STUDY,
         buddy::STUDY,
         heap::STUDY,

@@ -218,7 +218,11 @@ impl Serve {
         drop(objects);
         match server.move_and_leave(MoveBudget::default()) {
             Ok(()) => output::line("left the pool"),
-            Err((server, PoolError::StillHeld { slices, .. })) => {
+            Err((server, PoolError::StillHeld { .. })) => {
+                // Not the frames: readers may still use those of slices that were moved.
+                let status = server.client().pool().status();
+                let own = { status.servers.iter() }.find(|it| it.entry.id == server.id());
+                let slices = own.map_or(0, |it| it.slices);
                 drop(server);
                 output::line(format_args!("left the pool; {slices} slices are lost"))
             }

@@ -34,6 +34,11 @@ impl<M: Memory> Coherent<M> {
         for slice in 0..self.sizes.slices {
             let beside = before.take();
             let word = self.map_word(slice);
+            if !self.has_sound_mover(slice) {
+                wrong.push(format!(
+                    "slice {slice} has a mover without a record of the move"
+                ));
+            }
             let first = match self.owner(slice) {
                 Owner::Free => {
                     if word.segment() != 0 {

@@ -10,8 +10,9 @@
 //!    in at most [`MAX_COPY_ROUNDS`] passes.
 //! 5. *Freeze*: the mover sets F in the map word, executes a full fence, and waits until no writer
 //!    has announced the slice. New writers wait. The mover copies the chunks marked last.
-//! 6. *Flip*: the mover replaces the frozen map word by one that names the new frame, by a
-//!    compare-and-swap.
+//! 6. *Flip*: the mover replaces the frozen map word by a frozen one that names the new frame, by a
+//!    compare-and-swap. It executes a full fence and reads the state of the new server. If that has
+//!    died, the mover takes the flip back. If not, it thaws the slice.
 //! 7. The mover executes a full fence and scans for readers of the old frame. When each of them has
 //!    withdrawn its announcement, the mover releases the old frame, the mover word and the record.
 //!
@@ -87,6 +88,13 @@ pub struct Unfinished {
     has_moved: bool,
     /// The announcements of readers that may use the old frame.
     old: Vec<Announcement>,
+}
+
+impl Unfinished {
+    /// Returns the processes of readers that used the old frame when it was last looked at.
+    pub fn readers(&self) -> impl Iterator<Item = Instance> {
+        self.old.iter().map(Announcement::owner)
+    }
 }
 
 /// The failure of a move.
@@ -258,8 +266,18 @@ impl<M: Memory> Coherent<M> {
                 return Err(PoolError::Lost { address, server });
             }
         }
-        swap(frozen, new.with_access())?;
+        // Frozen until the new server is known to have been alive at the flip: no writer begins, so
+        // both frames are equal, and the flip can be taken back.
+        let flipped = new.with_access().frozen();
+        swap(frozen, flipped)?;
         self.memory.crash_point(MovePoint::Flipped);
+        self.memory.fence(Ordering::SeqCst);
+        let server = ServerId(new.segment());
+        let is_lost = !self.has_memory(server, new.server_generation());
+        if is_lost && swap(flipped, old).is_ok() {
+            return Err(PoolError::Lost { address, server });
+        }
+        self.thaw_slice(slice);
         Ok(true)
     }
 
@@ -373,13 +391,9 @@ impl<M: Memory> Coherent<M> {
         }
         let (record, slice) = (unfinished.record, unfinished.slice);
         let [old, new] = self.frames_in(record);
-        let vacated = match unfinished.has_moved {
-            true => old,
-            false => {
-                self.thaw_slice(slice);
-                new
-            }
-        };
+        // The mover may have died with the slice frozen, before the flip or after it.
+        self.thaw_slice(slice);
+        let vacated = if unfinished.has_moved { old } else { new };
         // The frames of a dead server no longer exist. If the new frame was not claimed, its fine
         // word does not name the slice, and `release` does nothing.
         if vacated.segment() != 0

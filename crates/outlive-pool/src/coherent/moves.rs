@@ -31,8 +31,11 @@ pub(super) struct Record {
 
 impl<M: Memory> Coherent<M> {
     fn record(self, number: u64) -> Option<Record> {
-        let at = self.at + (self.sizes.moves_at() + number.checked_sub(1)? * MOVE_BYTES);
-        (number <= self.sizes.moves.into()).then_some(Record { number, at })
+        if !(1..=u64::from(self.sizes.moves)).contains(&number) {
+            return None;
+        }
+        let at = self.at + (self.sizes.moves_at() + (number - 1) * MOVE_BYTES);
+        Some(Record { number, at })
     }
 
     pub(super) fn records(self) -> impl Iterator<Item = Record> {
@@ -48,6 +51,14 @@ impl<M: Memory> Coherent<M> {
     pub(super) fn record_of(self, slice: u64) -> Option<Record> {
         // Acquire: the contents of the record come before the claim of the slice.
         self.record(self.memory.load(self.mover_at(slice), Ordering::Acquire))
+    }
+
+    /// Returns whether the mover word of `slice` is 0, or names the record of its move.
+    pub(super) fn has_sound_mover(self, slice: u64) -> bool {
+        let word: u64 = self.memory.load(self.mover_at(slice), Ordering::Acquire);
+        let is_of =
+            |record| self.owner_of(record).is_some() && self.slice_in(record) == Some(slice);
+        word == 0 || self.record(word).is_some_and(is_of)
     }
 
     pub(super) fn owner_of(self, record: Record) -> Option<Instance> {

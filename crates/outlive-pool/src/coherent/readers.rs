@@ -95,7 +95,9 @@ impl<M: Memory> Coherent<M> {
             Access::Write => WRITES,
         };
         let word = (last & NUMBER).wrapping_add(ONE) | writes | (slice + 1);
-        self.memory.store(at, word, Ordering::Relaxed);
+        // Release: a mover that finds this announcement in place of an earlier one of the slot sees
+        // the accesses that came before the earlier one was withdrawn.
+        self.memory.store(at, word, Ordering::Release);
     }
 
     /// Ends the announcement.
@@ -105,6 +107,17 @@ impl<M: Memory> Coherent<M> {
         let last: u64 = self.memory.load(at, Ordering::Relaxed);
         // Release: accesses to the slice come before it.
         self.memory.store(at, last & NUMBER, Ordering::Release);
+    }
+
+    /// Ends the announcement of a reader that has died or has forgotten a guard. What such a writer
+    /// has stored is not marked for a mover, so all chunks are.
+    pub fn withdraw_unmarked(self, line: Line, slot: u64) {
+        let word: u64 = self.memory.load(line.slot(slot), Ordering::Acquire);
+        let slice = (word & SLICE).checked_sub(1);
+        if let Some(slice) = slice.filter(|it| word & WRITES != 0 && *it < self.sizes.slices) {
+            self.mark_written(slice, u64::MAX);
+        }
+        self.withdraw(line, slot);
     }
 
     /// Releases the line of `owner`. No slice is announced any more.
@@ -126,7 +139,7 @@ impl<M: Memory> Coherent<M> {
                 .compare_exchange(line.0, from, to, order.0, order.1)
                 .is_ok()
             {
-                (0..LINE_SLOTS).for_each(|slot| self.withdraw(line, slot));
+                (0..LINE_SLOTS).for_each(|slot| self.withdraw_unmarked(line, slot));
                 self.release_line(line, survivor);
             }
         }

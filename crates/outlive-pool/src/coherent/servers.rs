@@ -298,18 +298,45 @@ impl<M: Memory> Coherent<M> {
         home: Home<M>,
         files: &impl ServerFiles,
     ) -> Result<(), PoolError> {
-        let left = self.set_phase(entry, Phase::Leaving);
+        self.begin_to_leave(entry);
+        let left = self.try_to_leave(entry, owner, home, files);
+        if left.is_err() {
+            self.stay(entry);
+        }
+        left
+    }
+
+    /// Refuses new slices on the server `entry` from now on.
+    pub(crate) fn begin_to_leave(self, entry: &ServerEntry) {
+        self.set_phase(entry, Phase::Leaving);
         self.memory.crash_point(ServerPoint::Leaving);
+    }
+
+    /// Accepts new slices on the server `entry` again.
+    pub(crate) fn stay(self, entry: &ServerEntry) {
+        self.set_phase(entry, Phase::Live);
+    }
+
+    /// Removes the server `entry`, which refuses new slices.
+    ///
+    /// # Errors
+    /// If it still has slices.
+    pub(crate) fn try_to_leave(
+        self,
+        entry: &ServerEntry,
+        owner: Instance,
+        home: Home<M>,
+        files: &impl ServerFiles,
+    ) -> Result<(), PoolError> {
         // SeqCst: either this scan finds the frame of a client, or the client finds that the server
         // is not live, and releases the frame.
         self.memory.fence(Ordering::SeqCst);
         let slices = home.used();
         if slices > 0 {
-            self.set_phase(&left, Phase::Live);
             let server = entry.id;
             return Err(PoolError::StillHeld { server, slices });
         }
-        self.remove_entry(&left, owner, files);
+        self.remove_entry(entry, owner, files);
         Ok(())
     }
 

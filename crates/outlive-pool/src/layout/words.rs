@@ -187,10 +187,10 @@ mod tests {
     #[test]
     fn the_parts_of_each_word_come_back() {
         let last = MapWord::LAST_SERVER_GENERATION;
-        let word = MapWord::pending(4095, last, MapWord::LAST_GENERATION, (1 << 24) - 1);
+        let word = MapWord::pending(4095, last, MapWord::LAST_GENERATION, (1 << 23) - 1);
         for word in [word, word.with_access()] {
             assert_eq!((word.segment(), word.server_generation()), (4095, last));
-            assert_eq!((word.generation(), word.index()), (32_767, (1 << 24) - 1));
+            assert_eq!((word.generation(), word.index()), (32_767, (1 << 23) - 1));
         }
         assert!(word.with_access().has_access() && !word.has_access());
         assert_eq!(word.with_access().without_access(), word);

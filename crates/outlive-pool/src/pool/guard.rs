@@ -7,10 +7,11 @@ use crate::layout::{Address, LINE_SLOTS};
 use core::cell::Cell;
 use core::ops::Deref;
 use core::time::Duration;
-use outlive::memory::{Memory, Ordering};
+use outlive::memory::{Memory, Offset, Ordering};
 use std::time::Instant;
 
-/// The time after which a writer cancels the move of a slice that it waits for.
+/// The time after which a writer cancels the move of a slice of 2 MiB that it waits for. Longer
+/// slices have larger chunks, and a longer time in proportion.
 const THAW_AFTER: Duration = Duration::from_millis(1);
 
 /// Access of one thread to the data of a pool, reading and writing.
@@ -76,7 +77,7 @@ impl Reader {
 
     /// Like [`guard`](Self::guard), for reading and writing; the slice is not moved while the guard
     /// lives. If a mover has frozen the slice, waits until it has copied the last written chunks.
-    /// Cancels the move after about 1 ms.
+    /// Cancels the move after about 1 ms, or 1 ms for each 2 MiB of a larger slice.
     ///
     /// # Errors
     /// As [`guard`](Self::guard).
@@ -98,7 +99,8 @@ impl Reader {
 
     #[cold]
     fn wait_to_write(&self, address: Address) -> Result<Guard<'_>, PoolError> {
-        let end = Instant::now() + THAW_AFTER;
+        let times = (self.slice_bytes() >> 21).max(1);
+        let end = Instant::now() + THAW_AFTER * times as u32;
         loop {
             if let Some(guard) = self.try_to_write(address)? {
                 return Ok(guard);
@@ -153,11 +155,20 @@ impl Reader {
             None => self.sample(translated.slice),
         }
         let slice_bytes = self.slice_bytes();
+        let byte = address.position() & (slice_bytes - 1);
+        let first = translated.at + byte;
+        // Of a misaligned address, no word can be accessed.
+        let words = match byte.is_multiple_of(8) {
+            true => (slice_bytes - byte) / 8,
+            false => 0,
+        };
         Guard {
             reader: self,
             translated,
             slot,
-            byte: address.position() & (slice_bytes - 1),
+            byte,
+            first,
+            words,
             slice_bytes,
         }
     }
@@ -212,7 +223,7 @@ impl Drop for Reader {
         let coherent = self.pool().coherent();
         // Guards that were forgotten: the next owner of the line would have them.
         for slot in (0..LINE_SLOTS).filter(|slot| self.slots.get() & 1 << slot != 0) {
-            coherent.withdraw(self.line, slot);
+            coherent.withdraw_unmarked(self.line, slot);
         }
         coherent.release_line(self.line, self.client.instance());
     }
@@ -229,6 +240,9 @@ pub struct Guard<'r> {
     translated: Translated,
     slot: u64,
     byte: u64,
+    /// The first word, and the number of words that can be accessed.
+    first: Offset,
+    words: u64,
     slice_bytes: u64,
 }
 
@@ -272,14 +286,21 @@ impl Guard<'_> {
     #[inline(always)]
     pub fn load(&self, index: u64) -> u64 {
         self.demand_word(index);
-        let at = self.translated.at + (self.byte + index * 8);
-        self.translated.memory.load(at, Ordering::Relaxed)
+        let at = self.first + index * 8;
+        // SAFETY: the index is below the number of words from the guard's address to the end of the
+        // slice. The frame of the slice is in the server's region (`Home::frame_of`), which is in
+        // the segment and aligned (`Segments::attach_part`), and the segment stays mapped while the
+        // guard lives.
+        unsafe { self.translated.memory.load_unchecked(at, Ordering::Relaxed) }
     }
 
     /// Panics unless the word is inside the slice: the memory has neighbours.
     #[inline(always)]
     fn demand_word(&self, index: u64) {
-        assert!(index < self.words(), "word {index} is outside the slice");
+        assert!(
+            index < self.words,
+            "word {index} is outside the slice, or not aligned"
+        );
     }
 
     /// Copies bytes from `byte` behind the guard's address, and confirms them.
@@ -343,10 +364,10 @@ impl WriteGuard<'_> {
     pub fn store(&self, index: u64, word: u64) {
         let guard = &self.guard;
         guard.demand_word(index);
-        let byte = guard.byte + index * 8;
-        self.mark(self.chunk(byte));
-        let (memory, at) = (guard.translated.memory, guard.translated.at + byte);
-        memory.store(at, word, Ordering::Relaxed);
+        self.mark(self.chunk(guard.byte + index * 8));
+        let (memory, at) = (guard.translated.memory, guard.first + index * 8);
+        // SAFETY: as in `load`.
+        unsafe { memory.store_unchecked(at, word, Ordering::Relaxed) }
     }
 
     /// Copies bytes to `byte` behind the guard's address, and confirms them. Bytes behind the last
@@ -357,7 +378,10 @@ impl WriteGuard<'_> {
     pub fn write(&self, byte: u64, from: &[u8]) -> Result<(), PoolError> {
         let (guard, len) = (&self.guard, from.len() as u64);
         let at = guard.demand(byte, len)?;
-        let (first, last) = (self.chunk(at), self.chunk(at + len.saturating_sub(1)));
+        if len == 0 {
+            return guard.confirm();
+        }
+        let (first, last) = (self.chunk(at), self.chunk(at + len - 1));
         // The bits from the first to the last one.
         self.mark((last - first) | last);
         let (memory, at) = (guard.translated.memory, guard.translated.at + at);

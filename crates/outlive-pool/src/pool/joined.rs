@@ -59,7 +59,9 @@ impl Joined {
     /// Releases the freed memory of this member that no reader uses any more, and the mappings of
     /// lost servers.
     pub fn collect(&self, held: &mut Held) {
-        self.finish_moves(held);
+        if self.finish_moves(held) && self.pool.recover_departed(held, &self.process) {
+            self.finish_moves(held);
+        }
         // The announcements of a dead reader remain if a program without the pool's handler has
         // recovered its log.
         if self.release_remaining(held) && self.pool.recover_departed(held, &self.process) {
@@ -81,24 +83,32 @@ impl Joined {
             }
         }
         if has_recovered {
+            self.finish_moves(held);
             self.release_remaining(held);
         }
         has_recovered
     }
 
     /// Finishes the moves whose old frame no reader uses any more, and those that were cancelled.
-    pub(super) fn finish_moves(&self, held: &mut Held) {
+    /// Returns whether dead readers use one.
+    pub(super) fn finish_moves(&self, held: &mut Held) -> bool {
         let _mapped = self.pool.inner.here.hold();
         let (own, coherent) = (self.process.instance(), self.pool.coherent());
+        let generations = self.process.tables().generations();
+        let mut has_dead_reader = false;
         held.moves.retain_mut(|unfinished| {
             match coherent.finish_move(own, unfinished, &self.pool) {
-                Ok(is_finished) => !is_finished,
+                Ok(true) => return false,
+                Ok(false) => {
+                    has_dead_reader |= unfinished.readers().any(|it| generations.is_gone(it));
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a frame of a move is not released; retrying later");
-                    true
                 }
             }
+            true
         });
+        has_dead_reader
     }
 
     /// Releases the remaining runs that no reader uses. Returns whether dead readers use one.

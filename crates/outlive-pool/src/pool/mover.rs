@@ -117,7 +117,7 @@ impl Client {
                 Err(*failed.error)
             }
         };
-        self.joined.finish_moves(&mut held);
+        self.joined.collect(&mut held);
         result
     }
 
@@ -161,8 +161,15 @@ impl Client {
         budget: MoveBudget,
     ) -> Result<Drained, PoolError> {
         let pool = self.pool();
-        let entry = pool.live(server)?;
         let coherent = pool.coherent();
+        let entry = coherent.server(server).filter(|it| {
+            // A server that leaves drains itself.
+            matches!(it.phase, Phase::Live | Phase::Leaving)
+        });
+        let entry = match entry {
+            Some(entry) => entry,
+            None => pool.live(server)?,
+        };
         let mut drained = Drained::default();
         for slice in 0..coherent.sizes().slices {
             let word = coherent.map_word(slice);
@@ -181,6 +188,19 @@ impl Client {
             }
         }
         Ok(drained)
+    }
+
+    /// Waits until readers have ended that use old frames of this client's moves, or `most` has
+    /// passed.
+    pub(super) fn wait_for_readers(&self, most: Duration) {
+        let begin = Instant::now();
+        loop {
+            self.collect();
+            if self.joined.entries.lock().moves.is_empty() || begin.elapsed() >= most {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Moves a slice from `server` to another one.

@@ -140,7 +140,7 @@ impl Server {
                 break;
             }
             self.client.drain_from(self.id(), first, budget)?;
-            self.client.collect();
+            self.client.wait_for_readers(budget.writer_timeout);
             resized = self.resize(shared);
         }
         resized
@@ -166,27 +166,35 @@ impl Server {
     }
 
     /// Moves the slices of this server to other servers, and leaves the pool. Readers and writers
-    /// continue.
+    /// continue, and the server gets no new slices. Waits up to the time-out of `budget` for
+    /// readers that have guards on old frames.
     ///
     /// # Errors
-    /// As [`leave`](Self::leave): slices that could not be moved remain.
+    /// As [`leave`](Self::leave): slices that could not be moved remain, or readers use old
+    /// frames.
     ///
     /// # Crash
     /// A survivor declares the server dead.
-    pub fn move_and_leave(self, budget: MoveBudget) -> Result<(), (Box<Self>, PoolError)> {
-        let mut left = self.leave();
+    pub fn move_and_leave(mut self, budget: MoveBudget) -> Result<(), (Box<Self>, PoolError)> {
+        let (pool, owner) = (self.client.pool().clone(), self.instance());
+        let (coherent, files) = (pool.coherent(), &pool.inner.files);
+        coherent.begin_to_leave(&self.entry);
+        let mut left = Ok(());
         for _ in 0..MAX_DRAINS {
-            let server = match left {
-                Err((server, PoolError::StillHeld { .. })) => server,
-                other => return other,
-            };
-            if let Err(error) = server.client.drain(server.id(), budget) {
-                return Err((server, error));
+            let drained = self.client.drain_from(self.id(), 0, budget);
+            self.client.wait_for_readers(budget.writer_timeout);
+            left =
+                drained.and_then(|_| coherent.try_to_leave(&self.entry, owner, self.home, files));
+            if left.is_ok() {
+                self.has_left = true;
+                return Ok(());
             }
-            server.client.collect();
-            left = server.leave();
         }
-        left
+        coherent.stay(&self.entry);
+        match left {
+            Ok(()) => Ok(()),
+            Err(error) => Err((Box::new(self), error)),
+        }
     }
 
     /// Leaves the pool.

@@ -16,6 +16,7 @@ pub fn all() -> Vec<Proof> {
     let deaths = Bounds::default().preemptions(1).deaths(1);
     vec![
         Proof::of_every(write(Weakened::sound, true), bounds(2), bounds(3)),
+        Proof::of_every(dying(true), bounds(2), bounds(3)),
         Proof::of_every(read(Weakened::sound, true), bounds(1), bounds(2)),
         Proof::of_every(free(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(
@@ -33,6 +34,7 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
     vec![
         (write(fences, true), bounds.clone(), "is lost"),
         (write(Weakened::sound, false), bounds.clone(), "is lost"),
+        (dying(false), bounds.clone(), "is lost"),
         (read(Weakened::sound, false), bounds.clone(), "older"),
         (free(fences), bounds, "belongs to another slice"),
     ]
@@ -167,6 +169,49 @@ fn write<M: Memory>(
             let pool = SmallPool::open_tiny(weaken(m));
             let line = line(&pool, 1);
             store(&pool, line, marks, false);
+        })
+        .check(|m, _| {
+            let pool = SmallPool::open_tiny(m);
+            let place = { pool.coherent }.locate(address(), &pool);
+            let place = place.expect("allocated");
+            let word: u64 = { place.memory }.load(place.at, Ordering::Relaxed);
+            assert_eq!(word, 1, "a write is lost");
+            check(m, 1);
+        })
+}
+
+/// A writer stores to a slice while it is moved, and dies with its guard. A survivor, here its
+/// thread, recovers it: what a reader may have seen is not lost. Broken: the survivor withdraws the
+/// announcement only.
+fn dying(recovers: bool) -> Scenario {
+    Scenario::new("memory pool: a writer that dies against a move")
+        .memory(SIZE)
+        .prepare(create)
+        .thread("mover", |m| {
+            let pool = SmallPool::open_tiny(m);
+            if let Some(unfinished) = moved(&pool) {
+                finish(&pool, unfinished);
+            }
+        })
+        .thread("writer and survivor", move |m| {
+            let pool = SmallPool::open_tiny(m);
+            let line = line(&pool, 1);
+            let place = loop {
+                let place = { pool.coherent }.translate_to_write(line, 0, address(), &pool);
+                if let Some(place) = place.expect("allocated") {
+                    break place;
+                }
+                pool.pause();
+            };
+            { place.memory }.store(place.at, 1u64, Ordering::Relaxed);
+            match recovers {
+                true => {
+                    let recovered =
+                        { pool.coherent }.recover(instance(3), instance(1), &pool, &pool);
+                    assert!(recovered.failed.is_none());
+                }
+                false => pool.coherent.withdraw(line, 0),
+            }
         })
         .check(|m, _| {
             let pool = SmallPool::open_tiny(m);

@@ -33,7 +33,11 @@ impl World {
                 self.configuration.borrow_mut().changes.push(Change::Step);
                 if steps == 0 && self.plan.replicas > 2 {
                     // A primary, or the server that receives the copies.
-                    let step = if delay % 2 == 0 { 0 } else { steps + 1 };
+                    let step = if delay.is_multiple_of(2) {
+                        0
+                    } else {
+                        steps + 1
+                    };
                     self.lose_after(step, delay / 8);
                 }
             }
