@@ -155,8 +155,9 @@ const FIRST: TransactionId = TransactionId::new(1, 0, 1);
 const SECOND: TransactionId = TransactionId::new(1, 0, 2);
 /// The owner of process id 1. The owners are followed by two log areas, the epochs of their
 /// commits, and the tables.
-const OWNER: Offset = Offset::new(CONFIGURATION.raw() + 0x1900 + 8);
-const AREAS: u64 = 0x1900 + 64;
+const OWNERS: u64 = 0x1940;
+const OWNER: Offset = Offset::new(CONFIGURATION.raw() + OWNERS + 8);
+const AREAS: u64 = OWNERS + 64;
 const COMMITS: u64 = AREAS + 2 * 128;
 const PLACES: u64 = COMMITS + 2 * 64 + 64;
 const SIZES: Sizes = Sizes {

@@ -77,7 +77,7 @@ const CONFIGURATION: Offset = Offset::new(64);
 /// The segment of memory server 0: a word that is 1 if it exists, and the word of its region.
 const SEGMENT: Offset = Offset::new(SIZE - 64);
 /// The list of changes in the configuration.
-const CHANGES: Offset = Offset::new(64 + 0x100);
+const CHANGES: Offset = Offset::new(64 + 0x140);
 const REGION: Region = Region { key: 7, bytes: 8 };
 const SERVER: ServerId = ServerId(0);
 /// The server that died before the recovery that a sweep kills.
