@@ -201,6 +201,39 @@ fn two_servers_leave_at_one_time_for_a_third_one() {
 }
 
 #[test]
+fn a_server_that_leaves_waits_for_the_move_of_another_member() {
+    let (_place, pool) = Place::new("move-foreign");
+    let [first, second] = servers(&pool, [2, 4]);
+    let client = pool.join().unwrap();
+    let reader = client.reader().unwrap();
+    let address = client
+        .allocate(2 * SLICE, Placement::There(first.id()))
+        .unwrap();
+    reader.write(address, &[7; 2 * SLICE as usize]).unwrap();
+    let (has_begun, to) = (AtomicBool::new(false), second.id());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mover = pool.join().unwrap();
+            // More than a second for a slice.
+            let budget = MoveBudget {
+                bytes_per_second: Some(3 << 10),
+                ..MoveBudget::default()
+            };
+            has_begun.store(true, Ordering::Release);
+            assert!(mover.move_slice(address, to, budget).unwrap());
+        });
+        while !has_begun.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        first.move_and_leave(MoveBudget::default()).unwrap();
+    });
+    let mut found = vec![0; 2 * SLICE as usize];
+    reader.read(address, &mut found).unwrap();
+    assert!(found.iter().all(|byte| *byte == 7));
+}
+
+#[test]
 fn a_server_that_leaves_moves_its_slices() {
     let (_place, pool) = Place::new("move-leave");
     let [first, second] = servers(&pool, [4, 6]);

@@ -271,13 +271,13 @@ impl<M: Memory> Coherent<M> {
         let flipped = new.with_access().frozen();
         swap(frozen, flipped)?;
         self.memory.crash_point(MovePoint::Flipped);
+        // SeqCst: the state of the new server is read after the flip.
         self.memory.fence(Ordering::SeqCst);
-        let server = ServerId(new.segment());
-        let is_lost = !self.has_memory(server, new.server_generation());
-        if is_lost && swap(flipped, old).is_ok() {
+        self.thaw_slice(slice);
+        if self.map_word(slice).has_frame_of(old) {
+            let server = ServerId(new.segment());
             return Err(PoolError::Lost { address, server });
         }
-        self.thaw_slice(slice);
         Ok(true)
     }
 
@@ -355,13 +355,25 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    fn thaw_slice(self, slice: u64) {
+    /// Ends the freeze of a slice. If it was flipped to a server that has died since, the flip is
+    /// taken back: as long as the map word is frozen, both frames are equal.
+    pub(super) fn thaw_slice(self, slice: u64) {
         let (at, word) = (self.map_at(slice), self.map_word(slice));
-        if word.is_frozen() {
-            // No retry after a failure: the slice was flipped, thawed or made inaccessible.
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            let _ = { self.memory }.compare_exchange(at, word.0, word.thawed().0, order.0, order.1);
+        if !word.is_frozen() {
+            return;
         }
+        let is_flipped_to_dead = |new: MapWord| {
+            let server = ServerId(new.segment());
+            word.has_frame_of(new) && !self.has_memory(server, new.server_generation())
+        };
+        let to = match self.record_of(slice).map(|it| self.frames_in(it)) {
+            Some([old, new]) if is_flipped_to_dead(new) => old,
+            _ => word.thawed(),
+        };
+        // No retry after a failure: the slice was flipped, thawed or made inaccessible. If the
+        // record has become that of another move, the word has changed as well.
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = { self.memory }.compare_exchange(at, word.0, to.0, order.0, order.1);
     }
 
     /// Returns the announcements of a slice that was moved.
@@ -385,14 +397,15 @@ impl<M: Memory> Coherent<M> {
         unfinished: &mut Unfinished,
         homes: &impl Homes<M>,
     ) -> Result<bool, PoolError> {
+        let (record, slice) = (unfinished.record, unfinished.slice);
+        if !unfinished.has_moved {
+            self.thaw_slice(slice);
+        }
         unfinished.old.retain(|reader| self.is_announced(reader));
         if !unfinished.old.is_empty() {
             return Ok(false);
         }
-        let (record, slice) = (unfinished.record, unfinished.slice);
         let [old, new] = self.frames_in(record);
-        // The mover may have died with the slice frozen, before the flip or after it.
-        self.thaw_slice(slice);
         let vacated = if unfinished.has_moved { old } else { new };
         // The frames of a dead server no longer exist. If the new frame was not claimed, its fine
         // word does not name the slice, and `release` does nothing.
@@ -428,6 +441,8 @@ impl<M: Memory> Coherent<M> {
                 self.drop_record(record, survivor);
                 continue;
             };
+            // The mover may have died with the slice frozen, before the flip or after it.
+            self.thaw_slice(slice);
             let [_, new] = self.frames_in(record);
             let has_moved = new.segment() != 0 && self.map_word(slice).has_frame_of(new);
             let mut unfinished = Unfinished {

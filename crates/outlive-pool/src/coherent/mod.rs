@@ -50,7 +50,7 @@ use crate::layout::{MapWord, Owner, Sizes};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outlpool");
-const FORMAT: u64 = 3;
+const FORMAT: u64 = 4;
 const NEXT: u64 = 0x40;
 
 /// The tables of a pool.

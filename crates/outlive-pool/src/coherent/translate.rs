@@ -79,8 +79,17 @@ impl<M: Memory> Coherent<M> {
             // the announcement, or this reader sees the change.
             self.memory.fence(Ordering::SeqCst);
             let again = self.map_word(slice);
-            if again == word {
+            let server = ServerId(word.segment());
+            let generation = word.server_generation();
+            // A flip to a server that has died meanwhile is taken back, so nothing is lost.
+            let is_doomed = word.is_frozen() && !self.has_memory(server, generation);
+            if again == word && !is_doomed {
                 break;
+            }
+            if is_doomed {
+                self.thaw_slice(slice);
+                word = self.map_word(slice);
+                continue;
             }
             word = again;
             self.memory.spin_hint();
@@ -190,6 +199,8 @@ impl<M: Memory> Coherent<M> {
         }
         match self.has_memory(server, word.server_generation()) {
             true => Ok(()),
+            // A flip that is taken back: the slice is not lost.
+            false if now.is_frozen() => Err(PoolError::Moved { address }),
             false => Err(PoolError::Lost { address, server }),
         }
     }

@@ -190,19 +190,6 @@ impl Client {
         Ok(drained)
     }
 
-    /// Waits until readers have ended that use old frames of this client's moves, or `most` has
-    /// passed.
-    pub(super) fn wait_for_readers(&self, most: Duration) {
-        let begin = Instant::now();
-        loop {
-            self.collect();
-            if self.joined.entries.lock().moves.is_empty() || begin.elapsed() >= most {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
     /// Moves a slice from `server` to another one.
     fn move_away(
         &self,

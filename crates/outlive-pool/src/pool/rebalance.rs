@@ -7,7 +7,7 @@
 //! slice has not moved in the last ten periods: so a slice that two servers use equally stays.
 
 use super::{Client, MoveBudget};
-use crate::coherent::ServerId;
+use crate::coherent::{Phase, ServerId};
 use crate::error::PoolError;
 use crate::layout::Address;
 use core::time::Duration;
@@ -33,14 +33,16 @@ pub struct Rebalancer {
 
 #[derive(Debug, Default)]
 struct Counts {
-    by_server: HashMap<ServerId, f64>,
+    /// By the number of the server and its generation.
+    by_server: HashMap<(ServerId, u64), f64>,
     /// The period in which the slice was moved.
     moved: Option<u32>,
 }
 
 impl Counts {
     fn of(&self, server: ServerId) -> f64 {
-        self.by_server.get(&server).copied().unwrap_or(0.0)
+        let of_it = { self.by_server.iter() }.filter(|((id, _), _)| *id == server);
+        of_it.map(|(_, accesses)| accesses).sum()
     }
 }
 
@@ -80,8 +82,10 @@ impl Rebalancer {
     /// sample stands for about 64 guards.
     pub fn observe(&mut self, client: &Client) {
         let coherent = client.pool().coherent();
-        let servers: HashMap<Instance, ServerId> = { coherent.servers() }
-            .filter_map(|it| Some((it.owner?, it.id)))
+        // The owner of a dead server's entry is the survivor that recovers it.
+        let servers: HashMap<Instance, (ServerId, u64)> = { coherent.servers() }
+            .filter(|it| matches!(it.phase, Phase::Live | Phase::Leaving))
+            .filter_map(|it| Some((it.owner?, (it.id, it.generation))))
             .collect();
         self.period += 1;
         self.slices.retain(|_, counts| {
@@ -121,7 +125,8 @@ impl Rebalancer {
     pub fn plan(&self, client: &Client) -> Vec<PlannedMove> {
         let coherent = client.pool().coherent();
         let planned = self.slices.iter().filter_map(|(address, counts)| {
-            let (to, there) = { counts.by_server.iter() }.max_by(|a, b| a.1.total_cmp(b.1))?;
+            let live = { counts.by_server.iter() }.filter(|it| coherent.is_live(it.0.0, it.0.1));
+            let ((to, _), there) = live.max_by(|a, b| a.1.total_cmp(b.1))?;
             let from = coherent.server_at(*address)?;
             let (to, there, here) = (*to, *there, counts.of(from));
             let rests = counts.moved.is_some_and(|it| self.period - it < REST);

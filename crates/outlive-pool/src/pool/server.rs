@@ -4,10 +4,12 @@ use super::{Client, MoveBudget, Pool};
 use crate::coherent::{Home, ServerEntry, ServerId};
 use crate::error::PoolError;
 use crate::layout::MapWord;
+use core::time::Duration;
 use outlive::membership::{GroupEvents, Instance};
 use outlive::memory::{Native, Offset};
 use outlive::segment::{AreaKind, Segment};
 use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
 
 /// The number of bytes of a segment that are reserved for the data outside its region.
 const BESIDE_REGION: u64 = 64 << 10;
@@ -15,6 +17,41 @@ const BESIDE_REGION: u64 = 64 << 10;
 /// The maximum number of drains before a resize or a leave fails. One drain may not be enough: a
 /// client may allocate on the server at the same time, and a reader may keep an old frame.
 const MAX_DRAINS: u32 = 8;
+
+/// The longest time for which a server that resizes or leaves waits for moves of other members.
+const FOREIGN_MOVES: Duration = Duration::from_secs(10);
+
+/// Moves the slices in the frames of a server from `first` on to other servers, until `act`
+/// succeeds. Waits up to the time-out of `budget`, at each drain, until `is_vacated`: readers may
+/// use old frames, and other members may have to release them.
+///
+/// # Errors
+/// The last error of `act`, or that of a drain.
+fn vacate(
+    client: &Client,
+    (server, first): (ServerId, u64),
+    budget: MoveBudget,
+    is_vacated: impl Fn() -> bool,
+    mut act: impl FnMut() -> Result<(), PoolError>,
+) -> Result<(), PoolError> {
+    let (begin, mut drains) = (Instant::now(), 0);
+    loop {
+        let drained = client.drain_from(server, first, budget)?;
+        let waited = Instant::now();
+        client.collect();
+        while !is_vacated() && waited.elapsed() < budget.writer_timeout {
+            std::thread::sleep(Duration::from_millis(1));
+            client.collect();
+        }
+        let done = act();
+        let is_foreign = |why: &PoolError| matches!(why, PoolError::BeingMoved { .. });
+        let waits = drained.remaining.iter().any(|(_, why)| is_foreign(why));
+        drains += u32::from(!waits || begin.elapsed() > FOREIGN_MOVES);
+        if done.is_ok() || drains >= MAX_DRAINS {
+            return done;
+        }
+    }
+}
 
 /// A server, which lends memory to a pool. When it is dropped without
 /// [`leave`](Self::leave), its memory is lost. A process that only serves calls
@@ -133,17 +170,16 @@ impl Server {
     pub fn resize_and_move(&mut self, shared: u64, budget: MoveBudget) -> Result<(), PoolError> {
         let slice_bytes = self.client.pool().coherent().sizes().slice_bytes();
         let first = shared.div_ceil(slice_bytes);
-        let mut resized = self.resize(shared);
-        // Clients may allocate there meanwhile.
-        for _ in 0..MAX_DRAINS {
-            if !matches!(resized, Err(PoolError::StillHeld { .. })) {
-                break;
-            }
-            self.client.drain_from(self.id(), first, budget)?;
-            self.client.wait_for_readers(budget.writer_timeout);
-            resized = self.resize(shared);
+        match self.resize(shared) {
+            Err(PoolError::StillHeld { .. }) => {}
+            resized => return resized,
         }
-        resized
+        let (home, frames) = (self.home, self.home.frames());
+        let client = self.client.clone();
+        let is_vacated = || home.used_in(first..frames) == 0;
+        vacate(&client, (self.id(), first), budget, is_vacated, || {
+            self.resize(shared)
+        })
     }
 
     /// Takes the last [request](Pool::request_resize) of another process to resize this server: the
@@ -179,21 +215,20 @@ impl Server {
         let (pool, owner) = (self.client.pool().clone(), self.instance());
         let (coherent, files) = (pool.coherent(), &pool.inner.files);
         coherent.begin_to_leave(&self.entry);
-        let mut left = Ok(());
-        for _ in 0..MAX_DRAINS {
-            let drained = self.client.drain_from(self.id(), 0, budget);
-            self.client.wait_for_readers(budget.writer_timeout);
-            left =
-                drained.and_then(|_| coherent.try_to_leave(&self.entry, owner, self.home, files));
-            if left.is_ok() {
+        let (entry, home) = (self.entry, self.home);
+        let (is_vacated, leave) = (
+            || home.used() == 0,
+            || coherent.try_to_leave(&entry, owner, home, files),
+        );
+        match vacate(&self.client, (entry.id, 0), budget, is_vacated, leave) {
+            Ok(()) => {
                 self.has_left = true;
-                return Ok(());
+                Ok(())
             }
-        }
-        coherent.stay(&self.entry);
-        match left {
-            Ok(()) => Ok(()),
-            Err(error) => Err((Box::new(self), error)),
+            Err(error) => {
+                coherent.stay(&entry);
+                Err((Box::new(self), error))
+            }
         }
     }
 
