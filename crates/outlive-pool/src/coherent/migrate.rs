@@ -29,7 +29,7 @@
 //! A writer that has waited for 1 ms [thaws](Coherent::thaw) the slice. The flip then fails, and
 //! the move is cancelled.
 //!
-//! Tests: tests/moves.rs; proofs: lab/outlive-proofs/src/memory_pool/move_sweeps.rs and
+//! Tests: tests/pool/moves.rs; proofs: lab/outlive-proofs/src/memory_pool/move_sweeps.rs and
 //! move_scenarios.rs.
 
 use super::moves::Record;
@@ -355,21 +355,25 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    /// Ends the freeze of a slice. If it was flipped to a server that has died since, the flip is
-    /// taken back: as long as the map word is frozen, both frames are equal.
+    /// Returns the map word of the old frame, if `word` is that of a slice that was flipped and is
+    /// still frozen, and the new server has died: the flip can be taken back.
+    pub(super) fn doomed_flip(self, slice: u64, word: MapWord) -> Option<MapWord> {
+        let server = ServerId(word.segment());
+        if !word.is_frozen() || self.has_memory(server, word.server_generation()) {
+            return None;
+        }
+        let [old, new] = self.frames_in(self.record_of(slice)?);
+        word.has_frame_of(new).then_some(old)
+    }
+
+    /// Ends the freeze of a slice. A flip to a server that has died is taken back: as long as the
+    /// map word is frozen, no writer begins, so both frames are equal.
     pub(super) fn thaw_slice(self, slice: u64) {
         let (at, word) = (self.map_at(slice), self.map_word(slice));
         if !word.is_frozen() {
             return;
         }
-        let is_flipped_to_dead = |new: MapWord| {
-            let server = ServerId(new.segment());
-            word.has_frame_of(new) && !self.has_memory(server, new.server_generation())
-        };
-        let to = match self.record_of(slice).map(|it| self.frames_in(it)) {
-            Some([old, new]) if is_flipped_to_dead(new) => old,
-            _ => word.thawed(),
-        };
+        let to = self.doomed_flip(slice, word).unwrap_or(word.thawed());
         // No retry after a failure: the slice was flipped, thawed or made inaccessible. If the
         // record has become that of another move, the word has changed as well.
         let order = (Ordering::AcqRel, Ordering::Relaxed);

@@ -17,8 +17,7 @@
 //!
 //! DESIGN.md beside the crate argues the protocol.
 //!
-//! Tests: tests/pool.rs, tests/moves.rs, tests/processes.rs; proofs:
-//! lab/outlive-proofs/src/memory_pool.
+//! Tests: tests/pool, tests/processes.rs; proofs: lab/outlive-proofs/src/memory_pool.
 
 mod allocate;
 mod boundary;

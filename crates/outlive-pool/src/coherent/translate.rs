@@ -79,26 +79,22 @@ impl<M: Memory> Coherent<M> {
             // the announcement, or this reader sees the change.
             self.memory.fence(Ordering::SeqCst);
             let again = self.map_word(slice);
-            let server = ServerId(word.segment());
-            let generation = word.server_generation();
-            // A flip to a server that has died meanwhile is taken back, so nothing is lost.
-            let is_doomed = word.is_frozen() && !self.has_memory(server, generation);
-            if again == word && !is_doomed {
-                break;
-            }
-            if is_doomed {
-                self.thaw_slice(slice);
-                word = self.map_word(slice);
+            if again != word {
+                word = again;
+                self.memory.spin_hint();
                 continue;
             }
-            word = again;
-            self.memory.spin_hint();
+            let found = self.find(address, slice, word, homes);
+            if found.is_ok() || !word.is_frozen() {
+                if found.is_err() {
+                    self.withdraw(line, slot);
+                }
+                return found.map(Some);
+            }
+            // A flip to a server that has died is taken back: nothing is lost with that.
+            self.thaw_slice(slice);
+            word = self.map_word(slice);
         }
-        let found = self.find(address, slice, word, homes);
-        if found.is_err() {
-            self.withdraw(line, slot);
-        }
-        found.map(Some)
     }
 
     /// Returns an error if `address` is not allocated, or its server has died. Does not access the
@@ -197,10 +193,13 @@ impl<M: Memory> Coherent<M> {
         if !now.has_frame_of(word) {
             return Err(PoolError::Moved { address });
         }
-        match self.has_memory(server, word.server_generation()) {
-            true => Ok(()),
-            // A flip that is taken back: the slice is not lost.
-            false if now.is_frozen() => Err(PoolError::Moved { address }),
+        if self.has_memory(server, word.server_generation()) {
+            return Ok(());
+        }
+        // A flip to a server that has died is taken back, or was: nothing is lost with that.
+        let now = self.map_word(slice);
+        match !now.has_frame_of(word) || self.doomed_flip(slice, now).is_some() {
+            true => Err(PoolError::Moved { address }),
             false => Err(PoolError::Lost { address, server }),
         }
     }

@@ -287,10 +287,8 @@ impl Guard<'_> {
     pub fn load(&self, index: u64) -> u64 {
         self.demand_word(index);
         let at = self.first + index * 8;
-        // SAFETY: the index is below the number of words from the guard's address to the end of the
-        // slice. The frame of the slice is in the server's region (`Home::frame_of`), which is in
-        // the segment and aligned (`Segments::attach_part`), and the segment stays mapped while the
-        // guard lives.
+        // SAFETY: the word is in the slice, whose frame is in the region (`Home::frame_of`), which
+        // is aligned and in the segment (`attach_part`), which stays mapped while the guard lives.
         unsafe { self.translated.memory.load_unchecked(at, Ordering::Relaxed) }
     }
 

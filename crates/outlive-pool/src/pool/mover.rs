@@ -162,13 +162,10 @@ impl Client {
     ) -> Result<Drained, PoolError> {
         let pool = self.pool();
         let coherent = pool.coherent();
-        let entry = coherent.server(server).filter(|it| {
+        let entry = match coherent.server(server) {
             // A server that leaves drains itself.
-            matches!(it.phase, Phase::Live | Phase::Leaving)
-        });
-        let entry = match entry {
-            Some(entry) => entry,
-            None => pool.live(server)?,
+            Some(entry) if entry.phase == Phase::Leaving => entry,
+            _ => pool.live(server)?,
         };
         let mut drained = Drained::default();
         for slice in 0..coherent.sizes().slices {

@@ -22,8 +22,9 @@ const MAX_DRAINS: u32 = 8;
 const FOREIGN_MOVES: Duration = Duration::from_secs(10);
 
 /// Moves the slices in the frames of a server from `first` on to other servers, until `act`
-/// succeeds. Waits up to the time-out of `budget`, at each drain, until `is_vacated`: readers may
-/// use old frames, and other members may have to release them.
+/// succeeds, at most [`MAX_DRAINS`] times. Waits each time up to the time-out of `budget` until
+/// `is_vacated`: readers may use old frames, and other members may have to release them. As long as
+/// another member moves a slice, a drain does not count, up to [`FOREIGN_MOVES`].
 ///
 /// # Errors
 /// The last error of `act`, or that of a drain.
@@ -202,8 +203,9 @@ impl Server {
     }
 
     /// Moves the slices of this server to other servers, and leaves the pool. Readers and writers
-    /// continue, and the server gets no new slices. Waits up to the time-out of `budget` for
-    /// readers that have guards on old frames.
+    /// continue, and the server gets no new slices. Waits for readers that have guards on old
+    /// frames, up to eight times the time-out of `budget`, and up to ten seconds for moves of other
+    /// members.
     ///
     /// # Errors
     /// As [`leave`](Self::leave): slices that could not be moved remain, or readers use old

@@ -7,7 +7,7 @@ use outlive_memory::{Memory, Ordering};
 use outlive_pool::internals::{Line, Pace, Place, Unfinished, Use};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::proof::Proof;
-use outlive_prove::schedule::{Bounds, Scenario, Scheduled};
+use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
 use outlive_prove::weakened::{Weakened, Weakness};
 
 /// The scenarios of this file.
@@ -16,8 +16,9 @@ pub fn all() -> Vec<Proof> {
     let deaths = Bounds::default().preemptions(1).deaths(1);
     vec![
         Proof::of_every(write(Weakened::sound, true), bounds(2), bounds(3)),
-        Proof::of_every(dying(true), bounds(2), bounds(3)),
+        Proof::of_every(dying(true), bounds(1), bounds(2)),
         Proof::of_every(read(Weakened::sound, true), bounds(1), bounds(2)),
+        Proof::of_every(doomed(), bounds(2), bounds(3)),
         Proof::of_every(free(Weakened::sound), bounds(2), bounds(3)),
         Proof::of_every(
             survivor(Weakened::sound),
@@ -43,6 +44,8 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
 /// The process of the servers.
 const HOST: Instance = Instance::new(8, 1);
 const MOVER: Instance = instance(0);
+/// The process of a server that dies.
+const DEAD: Instance = Instance::new(9, 1);
 const TO: ServerId = ServerId(2);
 
 /// The first allocation of a pool.
@@ -63,9 +66,14 @@ impl Pace for Patient {
 
 /// Creates a pool of two servers with a slice of zeros on the first one.
 fn create(m: Scheduled) {
+    create_with(m, HOST);
+}
+
+/// The same, with the second server in the process `second`.
+fn create_with(m: Scheduled, second: Instance) {
     let pool = SmallPool::create_tiny(m);
     pool.serve(HOST);
-    pool.serve(HOST);
+    pool.serve(second);
     let place = Place::At(ServerId(1));
     let allocated = { pool.coherent }.allocate(HOST, 1, place, Use::Plain, &pool);
     assert_eq!(allocated.expect("free memory"), address());
@@ -90,6 +98,13 @@ fn finish<M: Memory>(pool: &SmallPool<M>, mut unfinished: Unfinished) {
             return;
         }
         pool.pause();
+    }
+}
+
+/// Moves the slice and finishes the move, unless the slice was freed or a writer cancelled it.
+fn complete<M: Memory>(pool: &SmallPool<M>) {
+    if let Some(unfinished) = moved(pool) {
+        finish(pool, unfinished);
     }
 }
 
@@ -151,6 +166,16 @@ fn check(m: Scheduled, slices: u64) {
     assert!(owners.is_empty(), "a move is left");
 }
 
+/// Checks that the slice has what a writer has written, and the tables.
+fn check_written(m: Scheduled) {
+    let pool = SmallPool::open_tiny(m);
+    let place = { pool.coherent }.locate(address(), &pool);
+    let place = place.expect("allocated");
+    let word: u64 = { place.memory }.load(place.at, Ordering::Relaxed);
+    assert_eq!(word, 1, "a write is lost");
+    check(m, 1);
+}
+
 /// A writer stores to a slice while it is moved: the store is not lost.
 fn write<M: Memory>(
     weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static,
@@ -159,25 +184,13 @@ fn write<M: Memory>(
     Scenario::new("memory pool: a write against a move")
         .memory(SIZE)
         .prepare(create)
-        .thread("mover", move |m| {
-            let pool = SmallPool::open_tiny(weaken(m));
-            if let Some(unfinished) = moved(&pool) {
-                finish(&pool, unfinished);
-            }
-        })
+        .thread("mover", move |m| complete(&SmallPool::open_tiny(weaken(m))))
         .thread("writer", move |m| {
             let pool = SmallPool::open_tiny(weaken(m));
             let line = line(&pool, 1);
             store(&pool, line, marks, false);
         })
-        .check(|m, _| {
-            let pool = SmallPool::open_tiny(m);
-            let place = { pool.coherent }.locate(address(), &pool);
-            let place = place.expect("allocated");
-            let word: u64 = { place.memory }.load(place.at, Ordering::Relaxed);
-            assert_eq!(word, 1, "a write is lost");
-            check(m, 1);
-        })
+        .check(|m, _| check_written(m))
 }
 
 /// A writer stores to a slice while it is moved, and dies with its guard. A survivor, here its
@@ -187,12 +200,7 @@ fn dying(recovers: bool) -> Scenario {
     Scenario::new("memory pool: a writer that dies against a move")
         .memory(SIZE)
         .prepare(create)
-        .thread("mover", |m| {
-            let pool = SmallPool::open_tiny(m);
-            if let Some(unfinished) = moved(&pool) {
-                finish(&pool, unfinished);
-            }
-        })
+        .thread("mover", |m| complete(&SmallPool::open_tiny(m)))
         .thread("writer and survivor", move |m| {
             let pool = SmallPool::open_tiny(m);
             let line = line(&pool, 1);
@@ -213,14 +221,7 @@ fn dying(recovers: bool) -> Scenario {
                 false => pool.coherent.withdraw(line, 0),
             }
         })
-        .check(|m, _| {
-            let pool = SmallPool::open_tiny(m);
-            let place = { pool.coherent }.locate(address(), &pool);
-            let place = place.expect("allocated");
-            let word: u64 = { place.memory }.load(place.at, Ordering::Relaxed);
-            assert_eq!(word, 1, "a write is lost");
-            check(m, 1);
-        })
+        .check(|m, _| check_written(m))
 }
 
 /// A reader reads twice while a slice is moved and then written: it never reads an older value
@@ -264,17 +265,67 @@ fn read<M: Memory>(
         .check(|m, _| check(m, 1))
 }
 
+/// The new server dies while a slice moves there, and a reader reads: the slice is lost only with
+/// the new server, after the move. A reader that is told of a loss is told the truth.
+fn doomed() -> Scenario {
+    let moved_there = Ghost::<bool>::new();
+    let of_mover = moved_there.clone();
+    let told = Ghost::<bool>::new();
+    let of_reader = told.clone();
+    Scenario::new("memory pool: a move to a server that dies")
+        .memory(SIZE)
+        .prepare(|m| create_with(m, DEAD))
+        .thread("mover", move |m| {
+            let pool = SmallPool::open_tiny(m);
+            let result = { pool.coherent }.move_slice(MOVER, address(), TO, &pool, &mut Patient);
+            match result.map_err(|failed| *failed.error) {
+                Ok(unfinished) => {
+                    of_mover.with(|moved| *moved = true);
+                    finish(&pool, unfinished.expect("another server"));
+                }
+                Err(PoolError::Lost { server: TO, .. } | PoolError::NotLive { .. }) => {}
+                // The frame was on the server that has died.
+                Err(PoolError::OutOfMemory { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .thread("survivor", |m| {
+            let pool = SmallPool::open_tiny(m);
+            let recovered = { pool.coherent }.recover(instance(3), DEAD, &pool, &pool);
+            assert_eq!(recovered.servers, 1);
+        })
+        .thread("reader", move |m| {
+            let pool = SmallPool::open_tiny(m);
+            let line = line(&pool, 2);
+            match { pool.coherent }.translate(line, 0, address(), &pool) {
+                Ok(_) => pool.coherent.withdraw(line, 0),
+                Err(PoolError::Lost { .. }) => of_reader.with(|told| *told = true),
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .check(move |m, _| {
+            let pool = SmallPool::open_tiny(m);
+            let found = { pool.coherent }.locate(address(), &pool);
+            let is_lost = matches!(found, Err(PoolError::Lost { server: TO, .. }));
+            assert!(is_lost || found.is_ok(), "{found:?}");
+            let (has_moved, was_told) = (
+                moved_there.with(core::mem::take),
+                told.with(core::mem::take),
+            );
+            assert_eq!(has_moved, is_lost, "a slice that has not moved is lost");
+            assert!(
+                is_lost || !was_told,
+                "a slice that is not lost is said to be"
+            );
+        })
+}
+
 /// A client frees a slice while it is moved: everything is released.
 fn free<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static) -> Scenario {
     Scenario::new("memory pool: a release against a move")
         .memory(SIZE)
         .prepare(create)
-        .thread("mover", move |m| {
-            let pool = SmallPool::open_tiny(weaken(m));
-            if let Some(unfinished) = moved(&pool) {
-                finish(&pool, unfinished);
-            }
-        })
+        .thread("mover", move |m| complete(&SmallPool::open_tiny(weaken(m))))
         .thread("client", move |m| {
             let pool = SmallPool::open_tiny(weaken(m));
             let run = { pool.coherent }.begin_free(instance(1), address());
@@ -295,12 +346,7 @@ fn survivor<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 's
     Scenario::new("memory pool: a write against a mover that dies")
         .memory(SIZE)
         .prepare(create)
-        .mortal("mover", move |m| {
-            let pool = SmallPool::open_tiny(weaken(m));
-            if let Some(unfinished) = moved(&pool) {
-                finish(&pool, unfinished);
-            }
-        })
+        .mortal("mover", move |m| complete(&SmallPool::open_tiny(weaken(m))))
         .thread("writer", move |m| {
             let pool = SmallPool::open_tiny(weaken(m));
             let line = line(&pool, 1);
@@ -312,10 +358,6 @@ fn survivor<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 's
                 let recovered = { pool.coherent }.recover(instance(3), MOVER, &pool, &pool);
                 assert!(recovered.moves.is_empty() && recovered.failed.is_none());
             }
-            let place = { pool.coherent }.locate(address(), &pool);
-            let place = place.expect("allocated");
-            let word: u64 = { place.memory }.load(place.at, Ordering::Relaxed);
-            assert_eq!(word, 1, "a write is lost");
-            check(m, 1);
+            check_written(m);
         })
 }

@@ -1,7 +1,7 @@
 //! Moves of a slice to another server, killed after every instruction together with the recoverers;
 //! and broken variants, which a sweep must find.
 
-use super::small::{SIZE, SmallPool, instance, new_frames};
+use super::small::{LOCK as NOTE, SIZE, SmallPool, instance, new_frames, words as map_words};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
 use outlive_pool::internals::{MovePoint, NotMoved, Pace, Place, Run, Unfinished, Use};
@@ -20,6 +20,7 @@ pub fn add_to(suite: &mut Suite) {
         What::Free,
         What::Complete,
         What::Cancel,
+        What::Doomed,
     ] {
         suite.add(Moves(what));
     }
@@ -32,6 +33,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::NamesNoFrame, "which does not name it"),
         (What::ForgetsMovers, "have entries"),
         (What::LosesMarks, "instead of"),
+        (What::LearnsLate, "is lost with a server"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Moves(what)), message) })
     .into_iter()
@@ -55,6 +57,11 @@ enum What {
     Complete,
     /// A survivor recovers a mover that died while it copied.
     Cancel,
+    /// A member moves a slice to a server that dies at the same instruction.
+    Doomed,
+    /// Broken: the same, and the survivor completes the move before it learns of the server's
+    /// death.
+    LearnsLate,
     /// Broken: the record does not name the new frame.
     NamesNoFrame,
     /// Broken: the record belongs to another instance, which is not recovered.
@@ -73,6 +80,10 @@ const HOST: Instance = Instance::new(8, 1);
 const CORPSE: Instance = Instance::new(9, 1);
 /// The process of the reader or writer, which dies after the victim.
 const USER: Instance = Instance::new(7, 1);
+/// The process of the second server, if that dies.
+const HOST_OF_SECOND: Instance = Instance::new(6, 1);
+/// The bit of a frozen map word.
+const FROZEN: u64 = 1 << 23;
 const FIRST: ServerId = ServerId(1);
 const SECOND: ServerId = ServerId(2);
 /// The data of the slice.
@@ -165,6 +176,20 @@ impl Moves {
         })
     }
 
+    fn is_doomed(&self) -> bool {
+        matches!(self.0, What::Doomed | What::LearnsLate)
+    }
+
+    /// Notes whether the mover died before it thawed the slice: then the slice cannot be lost.
+    fn note_frozen(&self, memory: Marked) {
+        let (at, _) = map_words();
+        let word: u64 = memory.load(at, Ordering::Acquire);
+        let is_safe = word & FROZEN != 0 || word >> 52 == FIRST.0.into();
+        if memory.load::<u64>(NOTE, Ordering::Relaxed) == 0 {
+            memory.store(NOTE, if is_safe { 1u64 } else { 2 }, Ordering::Relaxed);
+        }
+    }
+
     fn is_written(&self) -> bool {
         matches!(self.0, What::Written | What::LosesMarks)
     }
@@ -182,7 +207,11 @@ impl Sweep for Moves {
     fn prepare(&self, memory: Marked) {
         let pool = SmallPool::create_tiny(memory);
         pool.serve(HOST);
-        pool.serve(HOST);
+        pool.serve(if self.is_doomed() {
+            HOST_OF_SECOND
+        } else {
+            HOST
+        });
         let allocate = |server, slices| {
             let place = Place::At(server);
             let allocated = { pool.coherent }.allocate(HOST, slices, place, Use::Plain, &pool);
@@ -216,7 +245,9 @@ impl Sweep for Moves {
         let pool = self.open(memory);
         let own = instance(0);
         match self.0 {
-            What::Move | What::NamesNoFrame => complete(&pool, own, SECOND),
+            What::Move | What::NamesNoFrame | What::Doomed | What::LearnsLate => {
+                complete(&pool, own, SECOND);
+            }
             What::ForgetsMovers => complete(&pool, Instance::new(5, 1), SECOND),
             What::Read => {
                 let unfinished = moved(&pool, (own, SECOND), || {}).expect("a free frame");
@@ -256,14 +287,32 @@ impl Sweep for Moves {
         let pool = self.open(memory);
         let survivor = instance(1 + crash.recoverers_lost);
         recover(&pool, survivor, USER);
+        if self.is_doomed() {
+            self.note_frozen(memory);
+        }
+        if self.0 == What::Doomed {
+            recover(&pool, survivor, HOST_OF_SECOND);
+        }
         for gone in (0..=crash.recoverers_lost).map(instance).chain([CORPSE]) {
             recover(&pool, survivor, gone);
+        }
+        if self.0 == What::LearnsLate {
+            recover(&pool, survivor, HOST_OF_SECOND);
         }
     }
 
     fn check(&self, memory: Marked, crash: &Crash) -> Result<(), String> {
         let pool = self.open(memory);
         let census = { pool.check() }.map_err(|wrong| wrong.join("; "))?;
+        if self.is_doomed() {
+            return match words(&pool) {
+                Ok(WORDS) => Ok(()),
+                Ok(found) => Err(format!("{found:x?} instead of {WORDS:x?}")),
+                // It was lost after the move, as on any server.
+                Err(_) if memory.load::<u64>(NOTE, Ordering::Relaxed) == 2 => Ok(()),
+                Err(_) => Err("a slice that could be kept is lost with a server".into()),
+            };
+        }
         if census.frames != census.slices || census.hidden > 0 {
             return Err(format!("the pool has {census:?}"));
         }

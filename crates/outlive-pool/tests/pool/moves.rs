@@ -1,41 +1,32 @@
 //! Slices that move between servers, beside readers and writers in this process.
 
+use crate::{Place, SLICE, slices_of};
 use outlive_pool::{
     Address, Client, MoveBudget, Placement, Pool, PoolError, PoolOptions, PoolVec, Reader,
     Rebalancer, Server,
 };
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const SLICE: u64 = 4096;
+/// A pool with servers, and a client of it.
+struct Scene<const N: usize> {
+    // Dropped in this order.
+    client: Client,
+    servers: [Server; N],
+    pool: Pool,
+    _place: Place,
+}
 
-/// The path of a pool, which is destroyed with this value.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> (Self, Pool) {
-        let path = format!("/dev/shm/outlive-pool-{name}-{}", std::process::id());
-        let options = PoolOptions::new().slice_bytes(SLICE).members(48).slices(64);
-        let pool = Pool::create(&path, options).unwrap();
-        (Self(path.into()), pool)
+/// Returns a pool with a server for each number of slices.
+fn scene<const N: usize>(name: &str, slices: [u64; N]) -> Scene<N> {
+    let (place, pool) = Place::new(name, PoolOptions::new());
+    let servers = slices.map(|slices| pool.serve(slices * SLICE, 0).unwrap());
+    Scene {
+        client: pool.join().unwrap(),
+        servers,
+        pool,
+        _place: place,
     }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = Pool::destroy(&self.0);
-    }
-}
-
-fn servers<const N: usize>(pool: &Pool, slices: [u64; N]) -> [Server; N] {
-    slices.map(|slices| pool.serve(slices * SLICE, 0).unwrap())
-}
-
-fn slices_of(pool: &Pool, server: &Server) -> u64 {
-    let status = pool.status();
-    let found = status.servers.iter().find(|it| it.entry.id == server.id());
-    found.unwrap().slices
 }
 
 fn moved(client: &Client, address: Address, to: &Server) -> Result<bool, PoolError> {
@@ -48,9 +39,12 @@ fn moved(client: &Client, address: Address, to: &Server) -> Result<bool, PoolErr
 
 #[test]
 fn a_slice_keeps_its_address_and_its_data() {
-    let (_place, pool) = Place::new("move");
-    let [first, second] = servers(&pool, [2, 2]);
-    let client = pool.join().unwrap();
+    let Scene {
+        client,
+        servers: [first, second],
+        pool,
+        _place,
+    } = scene("move", [2, 2]);
     let reader = client.reader().unwrap();
     let at_first = Placement::There(first.id());
     let address = client.allocate(2 * SLICE, at_first).unwrap();
@@ -84,9 +78,12 @@ fn a_slice_keeps_its_address_and_its_data() {
 
 #[test]
 fn a_reader_keeps_the_old_memory_and_learns_of_the_move() {
-    let (_place, pool) = Place::new("move-read");
-    let [first, second] = servers(&pool, [1, 1]);
-    let client = pool.join().unwrap();
+    let Scene {
+        client,
+        servers: [first, second],
+        pool: _pool,
+        _place,
+    } = scene("move-read", [1, 1]);
     let reader = client.reader().unwrap();
     let address = client
         .allocate(SLICE, Placement::There(first.id()))
@@ -111,9 +108,12 @@ fn a_reader_keeps_the_old_memory_and_learns_of_the_move() {
 
 #[test]
 fn a_writer_keeps_its_slice() {
-    let (_place, pool) = Place::new("move-write");
-    let [first, second] = servers(&pool, [1, 1]);
-    let client = pool.join().unwrap();
+    let Scene {
+        client,
+        servers: [first, second],
+        pool: _pool,
+        _place,
+    } = scene("move-write", [1, 1]);
     let reader = client.reader().unwrap();
     let address = client
         .allocate(SLICE, Placement::There(first.id()))
@@ -134,9 +134,12 @@ fn a_writer_keeps_its_slice() {
 /// A guard that is forgotten ends with its reader. A mover that waits for it copies all chunks.
 #[test]
 fn a_forgotten_guard_loses_no_write() {
-    let (_place, pool) = Place::new("move-forgotten");
-    let [first, second] = servers(&pool, [1, 1]);
-    let client = pool.join().unwrap();
+    let Scene {
+        client,
+        servers: [first, second],
+        pool: _pool,
+        _place,
+    } = scene("move-forgotten", [1, 1]);
     let address = client
         .allocate(SLICE, Placement::There(first.id()))
         .unwrap();
@@ -178,9 +181,12 @@ fn a_forgotten_guard_loses_no_write() {
 
 #[test]
 fn two_servers_leave_at_one_time_for_a_third_one() {
-    let (_place, pool) = Place::new("move-two");
-    let [first, second, third] = servers(&pool, [8, 8, 16]);
-    let client = pool.join().unwrap();
+    let Scene {
+        client,
+        servers: [first, second, third],
+        pool,
+        _place,
+    } = scene("move-two", [8, 8, 16]);
     let reader = client.reader().unwrap();
     let vectors = [&first, &second].map(|server| {
         let there = Placement::There(server.id());
@@ -202,9 +208,12 @@ fn two_servers_leave_at_one_time_for_a_third_one() {
 
 #[test]
 fn a_server_that_leaves_waits_for_the_move_of_another_member() {
-    let (_place, pool) = Place::new("move-foreign");
-    let [first, second] = servers(&pool, [2, 4]);
-    let client = pool.join().unwrap();
+    let Scene {
+        client,
+        servers: [first, second],
+        pool,
+        _place,
+    } = scene("move-foreign", [2, 4]);
     let reader = client.reader().unwrap();
     let address = client
         .allocate(2 * SLICE, Placement::There(first.id()))
@@ -235,9 +244,12 @@ fn a_server_that_leaves_waits_for_the_move_of_another_member() {
 
 #[test]
 fn a_server_that_leaves_moves_its_slices() {
-    let (_place, pool) = Place::new("move-leave");
-    let [first, second] = servers(&pool, [4, 6]);
-    let client = pool.join().unwrap();
+    let Scene {
+        client,
+        servers: [first, second],
+        pool,
+        _place,
+    } = scene("move-leave", [4, 6]);
     let reader = client.reader().unwrap();
     let vector: PoolVec<u64> =
         PoolVec::allocate(&client, 4 * SLICE / 8, Placement::There(first.id())).unwrap();
@@ -256,9 +268,12 @@ fn a_server_that_leaves_moves_its_slices() {
 
 #[test]
 fn a_server_moves_slices_to_shrink() {
-    let (_place, pool) = Place::new("move-shrink");
-    let [mut first, second] = servers(&pool, [4, 2]);
-    let client = pool.join().unwrap();
+    let Scene {
+        client,
+        servers: [mut first, second],
+        pool,
+        _place,
+    } = scene("move-shrink", [4, 2]);
     let address = client
         .allocate(3 * SLICE, Placement::There(first.id()))
         .unwrap();
@@ -283,9 +298,12 @@ fn a_server_moves_slices_to_shrink() {
 
 #[test]
 fn slices_of_objects_stay() {
-    let (_place, pool) = Place::new("move-object");
-    let [first, second] = servers(&pool, [2, 2]);
-    let client = pool.join().unwrap();
+    let Scene {
+        client,
+        servers: [first, second],
+        pool: _pool,
+        _place,
+    } = scene("move-object", [2, 2]);
     let objects = client.objects().unwrap();
     objects
         .put("name", &[1; 5000], Placement::There(first.id()))
@@ -315,9 +333,12 @@ fn rebalanced(client: &Client, rebalancer: &mut Rebalancer) -> usize {
 
 #[test]
 fn slices_move_to_the_server_that_uses_them() {
-    let (_place, pool) = Place::new("move-hot");
-    let [first, second] = servers(&pool, [8, 8]);
-    let planner = pool.join().unwrap();
+    let Scene {
+        client: planner,
+        servers: [first, second],
+        pool,
+        _place,
+    } = scene("move-hot", [8, 8]);
     let address = planner
         .allocate(4 * SLICE, Placement::There(second.id()))
         .unwrap();
@@ -350,9 +371,12 @@ fn slices_move_to_the_server_that_uses_them() {
 
 #[test]
 fn slices_that_two_servers_use_equally_stay() {
-    let (_place, pool) = Place::new("move-equal");
-    let [first, second] = servers(&pool, [8, 8]);
-    let planner = pool.join().unwrap();
+    let Scene {
+        client: planner,
+        servers: [first, second],
+        pool: _pool,
+        _place,
+    } = scene("move-equal", [8, 8]);
     let address = planner.allocate(4 * SLICE, Placement::Spread).unwrap();
     // A process that is no server is near none.
     let readers = [first.client(), second.client(), planner.clone()];
@@ -374,9 +398,12 @@ fn slices_that_two_servers_use_equally_stay() {
 fn nothing_is_lost_while_slices_move() {
     const WRITERS: u64 = 2;
     const SLICES: u64 = 4;
-    let (_place, pool) = Place::new("move-stress");
-    let servers = servers(&pool, [8, 8, 8]);
-    let client = pool.join().unwrap();
+    let Scene {
+        client,
+        servers,
+        pool,
+        _place,
+    } = scene("move-stress", [8, 8, 8]);
     let address = client.allocate(SLICES * SLICE, Placement::Spread).unwrap();
     let (is_over, counts) = (AtomicBool::new(false), [const { AtomicU64::new(0) }; 2]);
     let (mut moves, mut cancelled) = (0, 0);
