@@ -34,6 +34,25 @@ fn the_models_confirm_the_levels_of_the_shipped_suite() {
     );
 }
 
+/// Three instances of the smallest tests that share objects. DESIGN.md has the result for all.
+#[test]
+fn the_models_confirm_the_levels_with_three_instances() {
+    let small = [
+        "litmus-1",
+        "litmus-1-insert-delete",
+        "litmus-2",
+        "litmus-2-delete-insert",
+    ];
+    let tests = suite::tests();
+    for name in small {
+        let test = tests.iter().find(|it| it.name == name).unwrap();
+        let verified = verify(test, 3).unwrap_or_else(|it| panic!("{it}"));
+        let fewer = verify(test, 2).unwrap();
+        assert_eq!(verified.shown_by, fewer.shown_by, "{name}");
+        assert!(verified.states > fewer.states, "{name}");
+    }
+}
+
 /// The generated tests are within the limits of the text format, and pass the check of tests that
 /// users write.
 #[test]

@@ -186,6 +186,10 @@ fn wrong_levels_and_assertions_are_refused() {
         serde_json::from_str(&outlive(["litmus", "check", "--json", right.path()]).succeeds())
             .unwrap();
     assert_eq!(json[0]["levels"], "confirmed");
+    let shared = outlive(["litmus", "show", "litmus-2"]).succeeds();
+    let shared = file("shared", &shared);
+    let checked = outlive(["litmus", "check", shared.path(), "--instances", "3"]).succeeds();
+    assert!(checked.contains("levels confirmed"), "{checked}");
     let open = file(
         "refuted",
         &sound.replace("t1.a = 0 and t2.a = 0", "t1.a = 0"),

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive litmus check my.litmus\n  \
-    outlive litmus check tests/*.litmus\n\n\
+    outlive litmus check tests/*.litmus\n  \
+    outlive litmus check my.litmus --instances 3   # may need a minute\n\n\
     An `always` assertion must hold before the first transaction, and after each transaction that is \
     executed alone from a state in which it holds: then no correct execution fails it, with any \
     number of instances. The outcome of a `never` assertion must occur in no serial execution. A test \
@@ -27,6 +28,10 @@ pub struct Check {
     /// Files of tests
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// The most concurrent instances of an `always` test in the models [default: 2 of a test with
+    /// up to two transactions, otherwise 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
+    instances: Option<u8>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -62,8 +67,8 @@ impl Answer {
         }
     }
 
-    /// Checks a test.
-    fn of(file: &str, test: &Test) -> Self {
+    /// Checks a test, with up to `instances` instances in the models.
+    fn of(file: &str, test: &Test, instances: Option<u8>) -> Self {
         let answer = Self {
             test: Some(test.name.clone()),
             problem: None,
@@ -76,7 +81,8 @@ impl Answer {
                 return Self { problem, ..answer };
             }
         };
-        let (sound, levels, objection) = match verify(test, model::instances(test)) {
+        let instances = instances.map_or_else(|| model::instances(test), usize::from);
+        let (sound, levels, objection) = match verify(test, instances) {
             Ok(verified) => {
                 let not_shown = verified.not_shown.iter().map(ToString::to_string);
                 return Self {
@@ -125,7 +131,7 @@ impl Check {
     pub fn run(self) -> Result<(), Failure> {
         let mut answers = Vec::new();
         for file in &self.files {
-            for answer in checked(file) {
+            for answer in checked(file, self.instances) {
                 if !self.json {
                     output::line(answer.line())?;
                 }
@@ -143,7 +149,7 @@ impl Check {
 }
 
 /// Checks the tests of a file.
-fn checked(file: &Path) -> Vec<Answer> {
+fn checked(file: &Path, instances: Option<u8>) -> Vec<Answer> {
     let name = output::printable(&file.display());
     match read(file) {
         Err(problem) => vec![Answer::without_tests(name, problem)],
@@ -151,6 +157,8 @@ fn checked(file: &Path) -> Vec<Answer> {
             let problem = format!("{name}: the file has no tests");
             vec![Answer::without_tests(name, problem)]
         }
-        Ok(tests) => tests.iter().map(|it| Answer::of(&name, it)).collect(),
+        Ok(tests) => { tests.iter() }
+            .map(|it| Answer::of(&name, it, instances))
+            .collect(),
     }
 }

@@ -45,7 +45,7 @@ pub enum Objection {
     /// The test is too large to enumerate.
     #[error(
         "test `{test}`: the executions in the model `{model}` are too many to enumerate; write \
-         fewer transactions or steps"
+         fewer transactions or steps, or check fewer instances"
     )]
     TooLarge {
         /// The test.
@@ -55,7 +55,7 @@ pub enum Objection {
     },
 }
 
-/// Returns the number of instances that are sufficient and few enough to enumerate: two of a test
+/// Returns a number of instances whose executions are enumerated in a short time: two of a test
 /// with up to two transactions, otherwise one.
 pub fn instances(test: &Test) -> usize {
     if test.transactions.len() > 2 { 1 } else { 2 }
