@@ -126,9 +126,9 @@ pub enum PoolError {
         /// The address.
         address: Address,
     },
-    /// The server that had the memory at the address has died, and there is no other copy.
+    /// The server that had the memory at the address has died, and no replica is left.
     #[error(
-        "the slice at {address} was lost with {server}, and has no redundancy; free the allocation"
+        "the slice at {address} was lost with {server}, and no replica is left; free the allocation"
     )]
     Lost {
         /// The address.
@@ -169,6 +169,36 @@ pub enum PoolError {
     MoveCancelled {
         /// The address.
         address: Address,
+    },
+    /// A slice with replicas is written by one guard at a time, and another one exists.
+    #[error(
+        "process {by} has a write guard on the slice at {address}; a slice with replicas has one at \
+         a time, so try again when that guard has been dropped"
+    )]
+    BeingWritten {
+        /// The address.
+        address: Address,
+        /// The writer.
+        by: Instance,
+    },
+    /// A slice was not moved to a server that has another replica of it.
+    #[error("{server} has another replica of the slice at {address}; choose another server")]
+    HasReplica {
+        /// The address.
+        address: Address,
+        /// The server.
+        server: ServerId,
+    },
+    /// There are fewer servers than replicas.
+    #[error(
+        "{replicas} replicas need {replicas} live servers, and there are {servers}; add servers, or \
+         allocate with fewer replicas"
+    )]
+    TooFewServers {
+        /// The number of replicas.
+        replicas: u64,
+        /// The number of live servers.
+        servers: usize,
     },
     /// The pool has its maximum number of moves.
     #[error(

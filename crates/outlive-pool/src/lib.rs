@@ -3,12 +3,11 @@
 //! A *server* is a process that lends a part of its memory to the pool. A *client* allocates memory
 //! on any server, and reads and writes it by loads and stores, without processor time of the
 //! server. Any of them may die at any instruction: a dead client's memory is freed, and the memory
-//! of a dead server is a typed error ([`PoolError::Lost`]), never wrong data. (E. Amaro, S. Wang,
-//! A. Panda and M. K. Aguilera, *Logical Memory Pools*, HotNets 2023.)
+//! of a dead server is that of another replica or a typed error ([`PoolError::Lost`]), never wrong
+//! data. (E. Amaro, S. Wang, A. Panda and M. K. Aguilera, *Logical Memory Pools*, HotNets 2023.)
 //!
 //! Built so far: servers, logical addresses, allocation with placement, guards, typed vectors,
-//! counters, leased objects, and slices that move between servers while they are used. Data has no
-//! redundancy yet.
+//! counters, leased objects, slices that move between servers while they are used, and replicas.
 //!
 //! Begin with [`Pool`], or with [`ObjectStore`] for objects of any size with names. DESIGN.md
 //! beside this crate has the invariants, the crash points, and the memory ordering of every shared
@@ -32,7 +31,7 @@ pub use layout::{Address, Sizes};
 pub use objects::{ObjectState, ObjectStatus, ObjectStore, SealedObject, UnsealedObject};
 pub use pool::{
     Client, Drained, Guard, MoveBudget, Placement, PlannedMove, Pool, PoolOptions, PoolStatus,
-    Reader, Rebalanced, Rebalancer, Server, ServerStatus, WriteGuard,
+    Reader, Rebalanced, Rebalancer, Rebuilt, Redundancy, Server, ServerStatus, WriteGuard,
 };
 
 /// The tables and the algorithms on them, for proofs.
@@ -42,7 +41,8 @@ pub mod internals {
     pub use crate::catalogue::manifest::{self, Birth, Manifest};
     pub use crate::coherent::{
         AllocatePoint, Coherent, FreePoint, Home, Homes, Line, MovePoint, NotAllocated, NotMoved,
-        Pace, Place, Recovery, Run, SealPoint, ServerFiles, ServerPoint, Translated, Unfinished,
+        Pace, Place, Recovery, ReplicaPoint, Run, SealPoint, ServerFiles, ServerPoint, ToWrite,
+        Translated, Unfinished, WriteSet,
     };
     pub use crate::layout::Use;
 }

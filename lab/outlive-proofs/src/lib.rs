@@ -47,6 +47,7 @@ pub fn sweeps() -> Suite {
     memory_pool::sweeps::add_to(&mut suite);
     memory_pool::object_sweeps::add_to(&mut suite);
     memory_pool::move_sweeps::add_to(&mut suite);
+    memory_pool::replica_sweeps::add_to(&mut suite);
     tasks::engine::sweeps::add_to(&mut suite);
     tasks::pool::sweeps::add_to(&mut suite);
     wordcount::sweeps::add_to(&mut suite);
@@ -67,6 +68,7 @@ pub fn scenarios() -> Vec<Proof> {
     all.extend(memory_pool::scenarios::all());
     all.extend(memory_pool::object_scenarios::all());
     all.extend(memory_pool::move_scenarios::all());
+    all.extend(memory_pool::replica_scenarios::all());
     all.extend(tasks::engine::scenarios::all());
     all.extend(tasks::pool::scenarios::all());
     all.extend(wordcount::scenarios::all());

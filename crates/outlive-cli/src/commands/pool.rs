@@ -4,6 +4,7 @@ mod demo;
 mod drain;
 mod objects;
 mod rebalance;
+mod rebuild;
 
 use super::destroy::{not_opened, note_kept, refuse_members};
 use crate::amount::{self, Bytes};
@@ -13,7 +14,7 @@ use crate::look::Look;
 use crate::output;
 use clap::{Args, Subcommand};
 use outlive::membership::{EventKind, News};
-use outlive_pool::{MoveBudget, Phase, Pool, PoolError, PoolOptions, ServerId};
+use outlive_pool::{Address, MoveBudget, Phase, Pool, PoolError, PoolOptions, Server, ServerId};
 use outlive_run::driver;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -50,6 +51,8 @@ pub enum PoolCommand {
     Drain(drain::Drain),
     /// Move slices to the servers whose processes use them
     Rebalance(rebalance::Rebalance),
+    /// Rebuild the replicas that were lost with their servers
+    Rebuild(rebuild::Rebuild),
     /// Remove a pool and the memory of its servers
     Destroy(Destroy),
 }
@@ -70,6 +73,7 @@ impl PoolCommand {
             Self::Resize(command) => command.run(),
             Self::Drain(command) => command.run(),
             Self::Rebalance(command) => command.run(),
+            Self::Rebuild(command) => command.run(),
             Self::Destroy(command) => command.run(),
         }
     }
@@ -88,6 +92,30 @@ struct Which {
     path: PathBuf,
 }
 
+/// A slice that a command could not move or rebuild.
+#[derive(Serialize)]
+struct Remaining {
+    address: String,
+    why: String,
+}
+
+impl Remaining {
+    fn of((address, why): &(Address, PoolError)) -> Self {
+        Self {
+            address: address.to_string(),
+            why: why.to_string(),
+        }
+    }
+
+    fn line(&self, what: &str) -> String {
+        format!(
+            "  {} {what}: {}",
+            self.address,
+            output::printable(&self.why)
+        )
+    }
+}
+
 /// Arguments of `outlive pool create`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -100,7 +128,7 @@ pub struct Create {
     /// Size of a slice, of which allocations have whole ones: a power of two from 4K to 64M
     #[arg(long, default_value = "2M", value_parser = amount::size)]
     slice: u64,
-    /// Number of slices at one time; each needs 24 bytes of the pool's file
+    /// Number of slices at one time; each needs 32 bytes of the pool's file
     #[arg(long, default_value_t = 65_536)]
     slices: u64,
     /// Maximum number of servers at one time
@@ -153,7 +181,8 @@ impl Create {
 #[command(after_help = "Examples:\n  \
     outlive pool serve /dev/shm/pool               # in one terminal\n  \
     outlive pool serve /dev/shm/pool --size 1G     # in another; kill -9 it\n\n\
-    Clients use the memory without processor time of this server. On Ctrl-C it moves its slices to \
+    Clients use the memory without processor time of this server. It rebuilds lost replicas of any \
+    server. On Ctrl-C it moves its slices to \
     other servers and leaves. Slices for which they have no memory, and those of leased objects, \
     are lost.")]
 pub struct Serve {
@@ -207,6 +236,7 @@ impl Serve {
             }
             if collected.elapsed() >= BETWEEN_COLLECTS {
                 objects::collect(&objects);
+                rebuild(&server);
                 collected = Instant::now();
             }
             if let Some(News::Event(event)) = events.wait_for_unless(PATIENCE, is_stopped)
@@ -228,6 +258,14 @@ impl Serve {
             }
             Err((_, error)) => Err(error.into()),
         }
+    }
+}
+
+/// Rebuilds lost replicas, and prints their number.
+fn rebuild(server: &Server) {
+    let rebuilt = server.client().rebuild(MoveBudget::default()).rebuilt;
+    if rebuilt > 0 {
+        say(format!("rebuilt {}", amount::Many(rebuilt, "replica")));
     }
 }
 
@@ -266,6 +304,7 @@ struct StatAnswer {
     slices: u64,
     allocated: u64,
     lost: u64,
+    degraded: u64,
     owned: u64,
     kept: u64,
     objects: u64,
@@ -300,6 +339,7 @@ impl Stat {
             slices: status.sizes.slices,
             allocated: status.slices,
             lost: status.lost,
+            degraded: status.degraded,
             owned: status.owned,
             kept: status.kept,
             objects: status.objects,
@@ -310,14 +350,15 @@ impl Stat {
         }
         let is_live = |server: &&ServerAnswer| server.phase == Phase::Live.to_string();
         output::line(format_args!(
-            "{}: {} live servers; {} of {} slices of {} are allocated, {} of them lost; {} \
-             allocations belong to clients, {} are kept; {} sealed objects",
+            "{}: {} live servers; {} of {} slices of {} are allocated, {} of them lost, {} \
+             replicas to rebuild; {} allocations belong to clients, {} are kept; {} sealed objects",
             answer.path,
             answer.servers.iter().filter(is_live).count(),
             answer.allocated,
             answer.slices,
             Bytes(slice_bytes),
             answer.lost,
+            answer.degraded,
             answer.owned,
             answer.kept,
             answer.objects,

@@ -60,6 +60,7 @@ fn every_command_shows_examples() {
         &["pool", "resize"],
         &["pool", "drain"],
         &["pool", "rebalance"],
+        &["pool", "rebuild"],
         &["pool", "demo"],
         &["pool", "destroy"],
         &["litmus", "list"],

@@ -168,6 +168,77 @@ fn the_demo_has_the_right_sum() {
     assert_eq!(json["sum"], json["expected"]);
     assert_eq!(json["failures"].as_array().unwrap().len(), 0);
     outlive(["pool", "demo", "--servers", "2", "--kill", "3"]).fails(2, "--kill 3");
+    let few = ["pool", "demo", "--servers", "2", "--replicas", "3"];
+    outlive(few).fails(2, "--replicas 3");
+}
+
+#[test]
+fn the_demo_has_the_right_sum_after_servers_were_killed() {
+    for flags in [
+        &["--kill", "1"][..],
+        &["--kill", "3"],
+        &["--servers", "3", "--replicas", "3", "--kill", "2"],
+    ] {
+        let demo = ["pool", "demo", "--elements", "300001", "--json"];
+        let printed = outlive(demo.iter().chain(flags).copied()).succeeds();
+        assert_explained("## `outlive pool demo", &printed);
+        let json: Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(json["sum"], json["expected"], "{json:#}");
+        // What had no replica is lost.
+        let failures = json["failures"].as_array().unwrap();
+        assert!(
+            failures.iter().all(|it| it["error"].is_string()),
+            "{json:#}"
+        );
+    }
+}
+
+#[test]
+fn replicas_are_rebuilt() {
+    let lent = Lent(format!(
+        "/dev/shm/outlive-cli-rebuild-{}",
+        std::process::id()
+    ));
+    let path = lent.0.as_str();
+    outlive(["pool", "create", path, "--slice", "64K"]).succeeds();
+    let mut servers = [1, 2, 3].map(|server| {
+        let mut running = Running::start(["pool", "serve", path, "--size", "1M"]);
+        running.wait_for(&[&format!("server {server} serves 1 MiB")]);
+        running
+    });
+    let client = outlive_pool::Pool::open(path).unwrap().join().unwrap();
+    let (place, replicas) = (
+        outlive_pool::Placement::There(outlive_pool::ServerId(1)),
+        outlive_pool::Redundancy::Replicas(2),
+    );
+    let address = client.allocate_with(2 << 16, place, replicas).unwrap();
+    let reader = client.reader().unwrap();
+    reader.write(address, b"outlives").unwrap();
+    servers[0].kill();
+    let begin = std::time::Instant::now();
+    while phases(path)[0] != "dead" {
+        assert!(begin.elapsed().as_secs() < 60, "{:?}", phases(path));
+    }
+    // A server may have done it before.
+    let printed = outlive(["pool", "rebuild", path, "--json"]).succeeds();
+    assert_explained("## `outlive pool rebuild", &printed);
+    let text = outlive(["pool", "rebuild", path, "--budget", "1G"]).succeeds();
+    assert!(text.starts_with("0 replicas of 0 bytes rebuilt"), "{text}");
+    let printed = outlive(["pool", "stat", path, "--json"]).succeeds();
+    let json: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&json["lost"], &json["degraded"]), (&0.into(), &0.into()));
+    assert_eq!(json["servers"][1]["slices"], 2);
+    assert_eq!(json["servers"][2]["slices"], 2);
+    servers[1].kill();
+    while phases(path)[1] != "dead" {
+        assert!(begin.elapsed().as_secs() < 60, "{:?}", phases(path));
+    }
+    let mut found = [0; 8];
+    reader.read(address, &mut found).unwrap();
+    assert_eq!(&found, b"outlives");
+    // The last server has one replica of each slice, and cannot have the other one.
+    outlive(["pool", "rebuild", path]).says(1);
+    drop((reader, client, servers));
 }
 
 #[test]
@@ -176,6 +247,8 @@ fn the_demo_reports_the_part_of_a_killed_server() {
         "pool",
         "demo",
         "--kill",
+        "1",
+        "--replicas",
         "1",
         "--elements",
         "400000",

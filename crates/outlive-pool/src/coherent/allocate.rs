@@ -4,6 +4,7 @@
 //!    to "part of the first". From then on these slices belong to the owner, and a survivor finds
 //!    them by its instance.
 //! 2. The [generation](super::generation) of the allocation, in map words without a frame.
+//!    The [shape](super::replicas), if the allocation has replicas.
 //! 3. For each slice: the map word without access, which names a frame; then the claim of the frame
 //!    by a compare-and-swap of its fine word. A survivor that finds a map word releases the frame
 //!    if the slice has it.
@@ -12,7 +13,7 @@
 
 use super::{Coherent, Home, Homes, Phase, Run, ServerEntry, ServerId};
 use crate::error::PoolError;
-use crate::layout::{Address, MapWord, Owner, Use};
+use crate::layout::{Address, MapWord, Owner, Shape, Use};
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Ordering};
 
@@ -62,14 +63,22 @@ impl From<PoolError> for NotAllocated {
     }
 }
 
+/// The servers that may have a slice.
+struct Choice<'s> {
+    servers: &'s [ServerEntry],
+    /// The place in `servers` of the one that is tried first, modulo their number.
+    turn: u64,
+    /// The numbers of servers that have another replica of the slice.
+    taken: Vec<u16>,
+}
+
 impl<M: Memory> Coherent<M> {
     /// Allocates `slices` slices in one run for the process `owner`, of zeros unless `kind` says
-    /// otherwise. Waits for no other
-    /// process. Obstruction-free: clients that claim neighbouring slices at one time may repeat
-    /// their claims.
+    /// otherwise, and their replicas. Waits for no other process. Obstruction-free: clients that
+    /// claim neighbouring slices at one time may repeat their claims.
     ///
     /// # Errors
-    /// If there are not enough addresses or frames, or the server is not live. Nothing is
+    /// If there are not enough addresses, frames or servers, or the server is not live. Nothing is
     /// allocated then. A server that cannot be reached is an error if no other one has a frame.
     ///
     /// # Crash
@@ -83,25 +92,45 @@ impl<M: Memory> Coherent<M> {
         kind: Use,
         homes: &impl Homes<M>,
     ) -> Result<Address, NotAllocated> {
-        let servers: Vec<_> = { self.servers() }
-            .filter(|it| it.phase == Phase::Live && (place == Place::At(it.id) || !is_at(place)))
+        let live = { self.servers() }.filter(|it| it.phase == Phase::Live);
+        let live: Vec<_> = live.collect();
+        let at: Vec<_> = { live.iter().copied() }
+            .filter(|it| place == Place::At(it.id))
             .collect();
-        if let (Place::At(server), true) = (place, servers.is_empty()) {
+        if let (Place::At(server), true) = (place, at.is_empty()) {
             let phase = self.server(server).map_or(Phase::Free, |it| it.phase);
             return Err(PoolError::NotLive { server, phase }.into());
         }
-        let run = self.claim_run(owner, slices)?;
+        let (replicas, servers) = (kind.replicas(), live.len());
+        if replicas > servers as u64 && replicas > 1 {
+            return Err(PoolError::TooFewServers { replicas, servers }.into());
+        }
+        let run = self.claim_run(owner, slices.saturating_mul(replicas))?;
         let Some(generation) = self.choose_generation(run, kind) else {
             self.disown_run(owner, run);
-            return Err(PoolError::OutOfAddresses { slices }.into());
+            return Err(PoolError::OutOfAddresses { slices: run.slices }.into());
         };
+        if replicas > 1 {
+            self.set_shape(run.first, Shape { slices, replicas });
+        }
         for slice in run.slices() {
-            let first = match place {
-                Place::Spread => slice,
-                _ => 0,
+            let replica = (slice - run.first) / slices;
+            let servers = match place {
+                Place::At(_) if replica == 0 => &at[..],
+                _ => &live[..],
             };
-            let choice = (first, &servers[..]);
-            if let Err(error) = self.map_slice(slice, (generation, kind), choice, homes) {
+            // Replicas of one slice are on different servers.
+            let before = (0..replica).map(|it| self.map_word(slice - (replica - it) * slices));
+            let choice = Choice {
+                servers,
+                turn: match place {
+                    Place::Any => 0,
+                    Place::At(_) => (slice - run.first) % slices,
+                    Place::Spread => run.first + (slice - run.first) % slices + replica,
+                },
+                taken: before.map(MapWord::segment).collect(),
+            };
+            if let Err(error) = self.map_slice(slice, (generation, kind), &choice, homes) {
                 // No slice had access, so none has a reader.
                 let released = self.release(owner, run, homes);
                 let remaining = released.is_err().then_some(run);
@@ -169,21 +198,23 @@ impl<M: Memory> Coherent<M> {
         true
     }
 
-    /// Gives `slice` a frame of the first server that has one, beginning with the `turn`-th.
+    /// Gives `slice` a frame of the first server of the choice that has one.
     fn map_slice(
         self,
         slice: u64,
         (generation, kind): (u16, Use),
-        (turn, servers): (u64, &[ServerEntry]),
+        choice: &Choice<'_>,
         homes: &impl Homes<M>,
     ) -> Result<(), PoolError> {
-        let start = (turn % servers.len().max(1) as u64) as usize;
+        let servers = choice.servers;
+        let start = (choice.turn % servers.len().max(1) as u64) as usize;
         let (before, from) = servers.split_at(start.min(servers.len()));
         let mut error = PoolError::OutOfMemory {
             slice_bytes: self.sizes.slice_bytes(),
-            servers: servers.len(),
+            servers: servers.len() - choice.taken.len().min(servers.len()),
         };
-        for server in from.iter().chain(before) {
+        let is_taken = |server: &&ServerEntry| choice.taken.contains(&server.id.0);
+        for server in from.iter().chain(before).filter(|it| !is_taken(it)) {
             match homes.home(server.id.0, server.generation) {
                 Ok(Some(home)) if self.map_on(slice, (generation, kind), server, home) => {
                     return Ok(());
@@ -265,8 +296,4 @@ impl<M: Memory> Coherent<M> {
             false => Err(self.not_owned(slice, address)),
         }
     }
-}
-
-fn is_at(place: Place) -> bool {
-    matches!(place, Place::At(_))
 }

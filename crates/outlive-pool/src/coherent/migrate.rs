@@ -34,6 +34,7 @@
 
 use super::moves::Record;
 use super::readers::{Access, Announcement};
+use super::rebuild::Source;
 use super::{Coherent, Home, Homes, Phase, Run, ServerId};
 use crate::error::PoolError;
 use crate::layout::{Address, MapWord};
@@ -151,12 +152,7 @@ impl<M: Memory> Coherent<M> {
         self.memory.crash_point(MovePoint::Recorded);
         if !self.claim_move(record, slice) {
             self.drop_record(record, mover);
-            let other = self.mover_of(Run {
-                first: slice,
-                slices: 1,
-            });
-            let by = other.unwrap_or(mover);
-            return Err(PoolError::BeingMoved { address, by }.into());
+            return Err(self.being_moved(address, slice, mover).into());
         }
         self.memory.crash_point(MovePoint::Claimed);
         let mut unfinished = Unfinished {
@@ -165,7 +161,7 @@ impl<M: Memory> Coherent<M> {
             has_moved: false,
             old: Vec::new(),
         };
-        let error = match self.move_claimed(record, (address, slice), to, homes, pace) {
+        let error = match self.move_claimed((mover, record), (address, slice), to, homes, pace) {
             Ok(true) => {
                 unfinished.has_moved = true;
                 unfinished.old = self.users_after(slice);
@@ -186,10 +182,20 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    /// Copies the slice and flips its map word. Returns `false` if it is there already.
+    /// Returns the error for a slice that another member moves.
+    pub(super) fn being_moved(self, address: Address, slice: u64, mover: Instance) -> PoolError {
+        let other = self.mover_of(Run {
+            first: slice,
+            slices: 1,
+        });
+        let by = other.unwrap_or(mover);
+        PoolError::BeingMoved { address, by }
+    }
+
+    /// Moves a slice whose mover word the mover has. Returns `false` if it is there already.
     fn move_claimed(
         self,
-        record: Record,
+        (mover, record): (Instance, Record),
         (address, slice): (Address, u64),
         to: ServerId,
         homes: &impl Homes<M>,
@@ -206,7 +212,24 @@ impl<M: Memory> Coherent<M> {
         if old.segment() == to.0 {
             return Ok(false);
         }
-        let source = self.frame(address, (slice, old), homes)?;
+        let source = self.claim_source(mover, address, (slice, old), homes)?;
+        let moved = self
+            .claim_target(record, (address, slice, old), to, homes)
+            .and_then(|new| {
+                self.copy_and_flip(record, (address, slice), (old, new), &source, homes, pace)
+            });
+        self.release_source(mover, &source);
+        moved.map(|()| true)
+    }
+
+    /// Claims a frame of the server `to`, which the record names.
+    fn claim_target(
+        self,
+        record: Record,
+        (address, slice, old): (Address, u64, MapWord),
+        to: ServerId,
+        homes: &impl Homes<M>,
+    ) -> Result<MapWord, PoolError> {
         self.set_old(record, old);
         let entry = self.server(to).filter(|it| it.phase == Phase::Live);
         let entry = entry.ok_or_else(|| {
@@ -230,12 +253,33 @@ impl<M: Memory> Coherent<M> {
             });
         };
         self.memory.crash_point(MovePoint::Framed);
+        match address.is_replicated() && self.has_replica_on(slice, to) {
+            true => Err(PoolError::HasReplica {
+                address,
+                server: to,
+            }),
+            false => Ok(new),
+        }
+    }
+
+    /// Copies the slice from `source` to the frame of `new`, and flips its map word from `old`.
+    fn copy_and_flip(
+        self,
+        record: Record,
+        (address, slice): (Address, u64),
+        (old, new): (MapWord, MapWord),
+        source: &Source<M>,
+        homes: &impl Homes<M>,
+        pace: &mut impl Pace,
+    ) -> Result<(), PoolError> {
         let target = self.frame(address, (slice, new), homes)?;
         let early = self.users_of(slice, Access::Write);
         self.wait_for(address, early, pace, || true)?;
         let mut chunks = u64::MAX;
         for _ in 0..MAX_COPY_ROUNDS {
-            self.copy(chunks, source, target, |bytes| pace.copied(bytes, false));
+            self.copy(chunks, source.frame, target, |bytes| {
+                pace.copied(bytes, false)
+            });
             chunks = self.take_written(record);
             if chunks.count_ones() <= 1 {
                 break;
@@ -257,10 +301,12 @@ impl<M: Memory> Coherent<M> {
         let late = self.users_of(slice, Access::Write);
         self.wait_for(address, late, pace, || self.map_word(slice) == frozen)?;
         chunks |= self.take_written(record);
-        self.copy(chunks, source, target, |bytes| pace.copied(bytes, true));
+        self.copy(chunks, source.frame, target, |bytes| {
+            pace.copied(bytes, true)
+        });
         // Acquire: as in `confirm`.
         self.memory.fence(Ordering::Acquire);
-        for word in [old, new] {
+        for word in [source.word, new] {
             let server = ServerId(word.segment());
             if !self.has_memory(server, word.server_generation()) {
                 return Err(PoolError::Lost { address, server });
@@ -278,10 +324,10 @@ impl<M: Memory> Coherent<M> {
             let server = ServerId(new.segment());
             return Err(PoolError::Lost { address, server });
         }
-        Ok(true)
+        Ok(())
     }
 
-    fn frame(
+    pub(super) fn frame(
         self,
         address: Address,
         (slice, word): (u64, MapWord),
@@ -291,7 +337,10 @@ impl<M: Memory> Coherent<M> {
         let home: Option<Home<M>> = homes.home(word.segment(), word.server_generation())?;
         let home = home.ok_or(PoolError::Lost { address, server })?;
         let frame = home.frame_of(word.index().into(), slice);
-        frame.ok_or(PoolError::Damaged { address, server })
+        frame.ok_or_else(|| match self.is_lost_by_now(word) {
+            true => PoolError::Lost { address, server },
+            false => PoolError::Damaged { address, server },
+        })
     }
 
     /// Waits until the writers have withdrawn these announcements. Fails when `goes_on` or

@@ -12,7 +12,8 @@
 //!       the mover words, 8 bytes for each slice: the record of its move
 //!       the coarse map, 8 bytes for each slice
 //!       the owners, 8 bytes for each slice
-//!       the holders, 8 bytes for each slice: the object that has the allocation
+//!       the holders, 8 bytes for each slice: the object that has the allocation, or the shape and
+//!       the write lock of replicas
 //! ```
 //!
 //! DESIGN.md beside the crate argues the protocol.
@@ -28,7 +29,10 @@ mod home;
 mod migrate;
 mod moves;
 mod readers;
+mod rebuild;
 mod recover;
+mod replica_writes;
+mod replicas;
 mod samples;
 mod seal;
 mod servers;
@@ -41,6 +45,7 @@ pub use home::{Home, Homes};
 pub use migrate::{MovePoint, NotMoved, Pace, Unfinished};
 pub use readers::Line;
 pub use recover::Recovery;
+pub use replica_writes::{MOST_REPLICAS, ReplicaPoint, ToWrite, WriteSet};
 pub use seal::SealPoint;
 pub use servers::{Phase, ServerEntry, ServerFiles, ServerId, ServerPoint};
 pub use translate::Translated;
@@ -49,7 +54,7 @@ use crate::layout::{MapWord, Owner, Sizes};
 use outlive::memory::{Memory, Native, Offset, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"outlpool");
-const FORMAT: u64 = 4;
+const FORMAT: u64 = 5;
 const NEXT: u64 = 0x40;
 
 /// The tables of a pool.

@@ -8,7 +8,8 @@
 //! With W the reader writes the slice. The lower half is 0 if the slot has no announcement. The
 //! number distinguishes two announcements of the same slice in the same slot.
 
-use super::Coherent;
+use super::{Coherent, Homes};
+use crate::error::PoolError;
 use crate::layout::{LINE_BYTES, LINE_SLOTS};
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Offset, Ordering};
@@ -65,6 +66,21 @@ impl<M: Memory> Coherent<M> {
         ((line.0.raw() - first.raw()) / LINE_BYTES) as usize
     }
 
+    /// Returns the process of the line with this number.
+    pub(super) fn owner_of_line(self, number: u64) -> Option<Instance> {
+        let line = self.lines().nth(usize::try_from(number).ok()?)?;
+        self.reader_of(line)
+    }
+
+    /// Returns the slices that a reader has announced to write.
+    pub(super) fn written_by(self, line: Line) -> impl Iterator<Item = u64> {
+        (0..LINE_SLOTS).filter_map(move |slot| {
+            let word: u64 = self.memory.load(line.slot(slot), Ordering::Acquire);
+            let slice = (word & SLICE).checked_sub(1)?;
+            (word & WRITES != 0 && slice < self.sizes.slices).then_some(slice)
+        })
+    }
+
     fn reader_of(self, line: Line) -> Option<Instance> {
         Instance::from_word(self.memory.load(line.0, Ordering::Acquire))
     }
@@ -109,9 +125,19 @@ impl<M: Memory> Coherent<M> {
         self.memory.store(at, last & NUMBER, Ordering::Release);
     }
 
-    /// Ends the announcement of a reader that has died or has forgotten a guard. What such a writer
-    /// has stored is not marked for a mover, so all chunks are.
-    pub fn withdraw_unmarked(self, line: Line, slot: u64) {
+    /// Ends the announcements of a reader that has died or has forgotten guards. Replicas that it
+    /// was writing are made equal. What such a writer has stored is not marked for a mover, so all
+    /// chunks are.
+    ///
+    /// # Errors
+    /// If a live server with a replica cannot be reached. Nothing is withdrawn then.
+    pub fn abandon(self, line: Line, homes: &impl Homes<M>) -> Result<(), PoolError> {
+        self.settle_writes(line, homes)?;
+        (0..LINE_SLOTS).for_each(|slot| self.withdraw_unmarked(line, slot));
+        Ok(())
+    }
+
+    fn withdraw_unmarked(self, line: Line, slot: u64) {
         let word: u64 = self.memory.load(line.slot(slot), Ordering::Acquire);
         let slice = (word & SLICE).checked_sub(1);
         if let Some(slice) = slice.filter(|it| word & WRITES != 0 && *it < self.sizes.slices) {
@@ -129,20 +155,45 @@ impl<M: Memory> Coherent<M> {
     }
 
     /// Releases the lines of the dead instance `gone` as `survivor`, which claims each one before
-    /// it withdraws the announcements: a released line may have a new owner already.
-    pub(super) fn release_lines(self, survivor: Instance, gone: Instance) {
+    /// it withdraws the announcements: a released line may have a new owner already. Returns the
+    /// lines that remain the survivor's, and the last error.
+    pub(super) fn release_lines(
+        self,
+        survivor: Instance,
+        gone: Instance,
+        homes: &impl Homes<M>,
+    ) -> (Vec<Line>, Option<PoolError>) {
+        let (mut remaining, mut failed) = (Vec::new(), None);
         for line in self.lines() {
             // AcqRel: exactly one survivor claims the line, and sees the stores of `gone`.
             let order = (Ordering::AcqRel, Ordering::Relaxed);
             let (from, to) = (gone.to_word(), survivor.to_word());
-            if self.reader_of(line) == Some(gone) && { self.memory }
-                .compare_exchange(line.0, from, to, order.0, order.1)
-                .is_ok()
+            if self.reader_of(line) == Some(gone)
+                && { self.memory }
+                    .compare_exchange(line.0, from, to, order.0, order.1)
+                    .is_ok()
+                && let Err(error) = self.finish_line(survivor, line, homes)
             {
-                (0..LINE_SLOTS).for_each(|slot| self.withdraw_unmarked(line, slot));
-                self.release_line(line, survivor);
+                remaining.push(line);
+                failed = Some(error);
             }
         }
+        (remaining, failed)
+    }
+
+    /// Releases the line of a dead reader, which `survivor` has claimed.
+    ///
+    /// # Errors
+    /// If a live server with a replica cannot be reached. The line remains the survivor's.
+    pub fn finish_line(
+        self,
+        survivor: Instance,
+        line: Line,
+        homes: &impl Homes<M>,
+    ) -> Result<(), PoolError> {
+        self.abandon(line, homes)?;
+        self.release_line(line, survivor);
+        Ok(())
     }
 
     /// Returns the process of a reader that has announced one of the `slices` slices from `first`

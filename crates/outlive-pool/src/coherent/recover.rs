@@ -1,6 +1,6 @@
 //! The recovery of dead instances.
 
-use super::{Coherent, Homes, Run, ServerFiles, Unfinished};
+use super::{Coherent, Homes, Line, Run, ServerFiles, Unfinished};
 use crate::error::PoolError;
 use crate::layout::Owner;
 use outlive::membership::Instance;
@@ -17,15 +17,18 @@ pub struct Recovery {
     pub remaining: Vec<Run>,
     /// The moves that the survivor has now, and that are not finished, for the same reasons.
     pub moves: Vec<Unfinished>,
+    /// The lines of dead readers that the survivor has now, because a server with a replica that
+    /// they were writing could not be reached.
+    pub lines: Vec<Line>,
     /// The last error, if a live server could not be reached.
     pub failed: Option<PoolError>,
 }
 
 impl<M: Memory> Coherent<M> {
-    /// Recovers the dead instance `gone` as `survivor`: declares its servers dead, withdraws the
-    /// announcements of its readers, completes or cancels its moves, and frees its allocations that
-    /// were not kept. Waits for no thread. Any number of survivors may call this; exactly one
-    /// claims each entry.
+    /// Recovers the dead instance `gone` as `survivor`: declares its servers dead, makes the
+    /// replicas equal that it was writing, withdraws the announcements of its readers, completes or
+    /// cancels its moves, and frees its allocations that were not kept. Waits for no thread. Any
+    /// number of survivors may call this; exactly one claims each entry.
     ///
     /// # Crash
     /// The member that recovers `survivor` continues.
@@ -37,14 +40,15 @@ impl<M: Memory> Coherent<M> {
         files: &impl ServerFiles,
     ) -> Recovery {
         let servers = self.recover_servers(survivor, gone, files);
-        self.release_lines(survivor, gone);
+        let (lines, unreached) = self.release_lines(survivor, gone, homes);
         // Before the allocations, which are not released while they are moved.
         let (moves, failed) = self.recover_moves(survivor, gone, homes);
         let mut recovery = Recovery {
             servers,
             remaining: Vec::new(),
             moves,
-            failed,
+            lines,
+            failed: failed.or(unreached),
         };
         for slice in 0..self.sizes.slices {
             let (from, to) = (Owner::Instance(gone), Owner::Instance(survivor));

@@ -14,6 +14,8 @@ pub struct Translated<M: Memory = Native> {
     /// The first byte of the slice.
     pub at: Offset,
     pub(crate) slice: u64,
+    /// The slice of the address: another one if this is a replica of it.
+    pub(super) primary: u64,
     pub(super) word: MapWord,
 }
 
@@ -52,7 +54,7 @@ impl<M: Memory> Coherent<M> {
     }
 
     #[inline]
-    fn translate_for(
+    pub(super) fn translate_for(
         self,
         access: Access,
         (line, slot): (Line, u64),
@@ -89,6 +91,11 @@ impl<M: Memory> Coherent<M> {
                 if found.is_err() {
                     self.withdraw(line, slot);
                 }
+                return found.map(Some);
+            }
+            // A mover may be rebuilding this replica, and another one may be alive.
+            if address.is_replicated() && self.doomed_flip(slice, word).is_none() {
+                self.withdraw(line, slot);
                 return found.map(Some);
             }
             // A flip to a server that has died is taken back: nothing is lost with that.
@@ -149,7 +156,7 @@ impl<M: Memory> Coherent<M> {
     }
 
     #[inline]
-    fn find(
+    pub(super) fn find(
         self,
         address: Address,
         slice: u64,
@@ -163,14 +170,27 @@ impl<M: Memory> Coherent<M> {
             return Err(lost());
         }
         let home = homes.home(segment, generation)?.ok_or_else(lost)?;
-        let frame = home.frame_of(word.index().into(), slice);
-        let (memory, at) = frame.ok_or(PoolError::Damaged { address, server })?;
+        let (memory, at) = match home.frame_of(word.index().into(), slice) {
+            Some(frame) => frame,
+            // The fine map was read after the memory was lost.
+            None if self.is_lost_by_now(word) => return Err(lost()),
+            None => return Err(PoolError::Damaged { address, server }),
+        };
         Ok(Translated {
             memory,
             at,
             slice,
+            primary: slice,
             word,
         })
+    }
+
+    /// Returns whether the server of a map word has died by now: the fine map, which is in its
+    /// memory, may have been read after that.
+    pub(super) fn is_lost_by_now(self, word: MapWord) -> bool {
+        // Acquire: the fine map was read before the state.
+        self.memory.fence(Ordering::Acquire);
+        !self.has_memory(ServerId(word.segment()), word.server_generation())
     }
 
     /// Confirms that all accesses to `translated` until now were accesses to the memory of a live
@@ -178,13 +198,14 @@ impl<M: Memory> Coherent<M> {
     ///
     /// # Errors
     /// [`Freed`](PoolError::Freed), [`Moved`](PoolError::Moved) or [`Lost`](PoolError::Lost): the
-    /// bytes that were read are void. A slice that a writer has announced is not moved.
+    /// bytes that were read are void. A slice that a writer has announced is not moved. A lost
+    /// replica is `Moved`: another one may be alive.
     #[inline]
     pub fn confirm(self, translated: &Translated<M>) -> Result<(), PoolError> {
         // Acquire: the loads of the data come before those of the words below.
         self.memory.fence(Ordering::Acquire);
         let (slice, word) = (translated.slice, translated.word);
-        let address = Address::new(word.generation(), slice << self.sizes.slice_bits);
+        let address = self.address_of(translated.primary, word);
         let server = ServerId(word.segment());
         let now = self.map_word(slice);
         if !now.has_access() || now.generation() != word.generation() {
@@ -193,7 +214,16 @@ impl<M: Memory> Coherent<M> {
         if !now.has_frame_of(word) {
             return Err(PoolError::Moved { address });
         }
-        if self.has_memory(server, word.server_generation()) {
+        let has_memory = self.has_memory(server, word.server_generation());
+        if address.is_replicated() {
+            // Another replica may be alive, or a replica before this one may have been rebuilt.
+            let is_current = has_memory && !self.is_overtaken(translated);
+            return match is_current {
+                true => Ok(()),
+                false => Err(PoolError::Moved { address }),
+            };
+        }
+        if has_memory {
             return Ok(());
         }
         // A flip to a server that has died is taken back, or was: nothing is lost with that.

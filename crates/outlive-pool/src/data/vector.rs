@@ -2,7 +2,7 @@
 
 use crate::error::PoolError;
 use crate::layout::Address;
-use crate::pool::{Client, Guard, Placement, Reader, WriteGuard};
+use crate::pool::{Client, Guard, Placement, Reader, Redundancy, WriteGuard};
 use bytemuck::{AnyBitPattern, NoUninit};
 use core::marker::PhantomData;
 use core::ops::Range;
@@ -74,8 +74,25 @@ impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
     /// # Crash
     /// A survivor frees it.
     pub fn allocate(client: &Client, len: u64, placement: Placement) -> Result<Self, PoolError> {
+        Self::allocate_with(client, len, placement, Redundancy::None)
+    }
+
+    /// As [`allocate`](Self::allocate), with redundancy.
+    ///
+    /// # Errors
+    /// As [`Client::allocate_with`].
+    ///
+    /// # Crash
+    /// A survivor frees it.
+    pub fn allocate_with(
+        client: &Client,
+        len: u64,
+        placement: Placement,
+        redundancy: Redundancy,
+    ) -> Result<Self, PoolError> {
         let bytes = len.saturating_mul(Self::BYTES);
-        Ok(Self::at(client.allocate(bytes, placement)?, len))
+        let address = client.allocate_with(bytes, placement, redundancy)?;
+        Ok(Self::at(address, len))
     }
 
     /// Returns the vector of `len` elements at `address`, which another process has allocated. An
@@ -207,7 +224,8 @@ impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
             let len = self.in_one_slice(reader.slice_bytes(), index, range.end)?;
             let guard = reader.write_guard(self.element(index)?)?;
             for place in 0..len {
-                store(&guard, place, &update(index + place, load(&guard, place)));
+                let value = load_by(|word| guard.load(word), place);
+                store(&guard, place, &update(index + place, value));
             }
             guard.confirm()?;
             index += len;
@@ -234,11 +252,16 @@ impl<T: NoUninit + AnyBitPattern> PoolVec<T> {
 
 #[inline(always)]
 fn load<T: NoUninit + AnyBitPattern>(guard: &Guard<'_>, place: u64) -> T {
+    load_by(|word| guard.load(word), place)
+}
+
+#[inline(always)]
+fn load_by<T: NoUninit + AnyBitPattern>(load: impl Fn(u64) -> u64, place: u64) -> T {
     let mut value = T::zeroed();
     let words = size_of::<T>() as u64 / 8;
     let bytes = bytemuck::bytes_of_mut(&mut value).chunks_exact_mut(8);
     for (bytes, word) in bytes.zip(place * words..) {
-        bytes.copy_from_slice(&guard.load(word).to_ne_bytes());
+        bytes.copy_from_slice(&load(word).to_ne_bytes());
     }
     value
 }

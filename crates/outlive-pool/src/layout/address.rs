@@ -5,11 +5,16 @@ use core::fmt;
 /// The bit in a generation of the memory of leased objects.
 const OF_OBJECTS: u16 = 1 << 14;
 
+/// The bit in a generation of memory with replicas.
+const REPLICATED: u16 = 1 << 13;
+
 /// The use of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Memory that readers access by its address.
     Plain,
+    /// The same, with this number of replicas, 2 or 3, each on another server.
+    Replicated(u8),
     /// The memory of a leased object, of zeros.
     Object,
     /// The memory of a leased object, all bytes of which its creator overwrites: it has any bytes.
@@ -17,14 +22,23 @@ pub enum Use {
 }
 
 /// The largest count of allocations in a generation.
-pub(crate) const LAST_COUNT: u16 = OF_OBJECTS - 1;
+pub(crate) const LAST_COUNT: u16 = REPLICATED - 1;
 
 impl Use {
     /// Returns the generation with this count, from 1 to [`LAST_COUNT`].
     pub(crate) const fn generation(self, count: u16) -> u16 {
         match self {
             Self::Plain => count,
+            Self::Replicated(_) => REPLICATED | count,
             Self::Object | Self::Overwritten => OF_OBJECTS | count,
+        }
+    }
+
+    /// Returns the number of frames of each slice.
+    pub(crate) const fn replicas(self) -> u64 {
+        match self {
+            Self::Replicated(replicas) => replicas as u64,
+            Self::Plain | Self::Object | Self::Overwritten => 1,
         }
     }
 }
@@ -38,15 +52,15 @@ pub(crate) const fn count_of(generation: u16) -> u16 {
 ///
 /// ```text
 /// 63            49 48                                            0
-/// | O | count     |  slice number, and the byte in the slice     |
+/// | O | R | count |  slice number, and the byte in the slice     |
 /// ```
 ///
-/// O and the count are the generation of the allocation, with O for the memory of a leased object.
-/// It differs between two allocations that have the same slices one after another, so the use of a
-/// freed address is an error. It differs between two allocations beside each other, so an access
-/// that leaves its allocation is an error, too. The count has 14 bits: after 16,383 allocations of
-/// a slice, or of slices that were allocated together with it, a freed address may be taken for a
-/// later one.
+/// O, R and the count are the generation of the allocation, with O for the memory of a leased
+/// object and R for memory with replicas. It differs between two allocations that have the same
+/// slices one after another, so the use of a freed address is an error. It differs between two
+/// allocations beside each other, so an access that leaves its allocation is an error, too. The
+/// count has 13 bits: after 8191 allocations of a slice, or of slices that were allocated together
+/// with it, a freed address may be taken for a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(u64);
 
@@ -79,6 +93,11 @@ impl Address {
     /// never change.
     pub const fn is_of_object(self) -> bool {
         self.generation() & OF_OBJECTS != 0
+    }
+
+    /// Returns whether the slices of the allocation have replicas on other servers.
+    pub const fn is_replicated(self) -> bool {
+        self.generation() & REPLICATED != 0
     }
 
     /// Returns the generation of the allocation.

@@ -10,4 +10,4 @@ pub use sizes::Sizes;
 pub(crate) use sizes::{
     ENTRY_BYTES, FORMAT_WORDS, LINE_BYTES, LINE_SLOTS, MOVE_BYTES, RING_BYTES, RING_SLOTS,
 };
-pub(crate) use words::{FrameWord, MapWord, Owner};
+pub(crate) use words::{FrameWord, MapWord, Owner, Shape};

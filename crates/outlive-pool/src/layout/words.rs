@@ -126,6 +126,37 @@ impl Owner {
     }
 }
 
+/// The shape of a replicated allocation: a run that has all slices of the first replica, then those
+/// of the second, and so on. In the holder words of the slices of the first replica.
+///
+/// ```text
+/// 63   62                            34 33  32  31        0
+/// | S |  unused                        | replicas | slices |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// The number of slices of one replica.
+    pub slices: u64,
+    pub replicas: u64,
+}
+
+const SHAPE: u64 = 1 << 63;
+
+impl Shape {
+    pub const fn to_word(self) -> u64 {
+        SHAPE | self.replicas << 32 | self.slices
+    }
+
+    /// Returns the shape in a word; `None` for the other words of holders.
+    pub fn from_word(word: u64) -> Option<Self> {
+        let shape = Self {
+            slices: word & u64::from(u32::MAX),
+            replicas: word >> 32 & 3,
+        };
+        (word & SHAPE != 0 && shape.slices > 0 && shape.replicas > 1).then_some(shape)
+    }
+}
+
 /// The word of a frame in the fine map of its server.
 ///
 /// ```text
@@ -207,6 +238,12 @@ mod tests {
         for owner in owners {
             assert_eq!(Owner::from_word(owner.to_word()), owner);
         }
+        let shape = Shape {
+            slices: 1 << 30,
+            replicas: 3,
+        };
+        assert_eq!(Shape::from_word(shape.to_word()), Some(shape));
+        assert_eq!(Shape::from_word(1 << 32 | 7), None);
         let used = FrameWord::free(7).claimed_by((1 << 30) - 1);
         assert!(used.is_of((1 << 30) - 1) && !used.is_of(0) && !used.is_dirty());
         let again = used.released().claimed_by(3);

@@ -2,7 +2,7 @@
 
 use super::joined::{Held, Joined};
 use super::{Pool, Reader};
-use crate::coherent::{Place, ServerId};
+use crate::coherent::{MOST_REPLICAS, Place, ServerId};
 use crate::data::Counter;
 use crate::error::PoolError;
 use crate::layout::{Address, Use};
@@ -23,6 +23,18 @@ pub enum Placement {
     /// Any server that has free memory, one after the other.
     #[default]
     Any,
+}
+
+/// What an allocation survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Redundancy {
+    /// The slices on a server that dies are [lost](PoolError::Lost).
+    #[default]
+    None,
+    /// Each slice is on this number of servers, 2 or 3. It is lost if all of them die before lost
+    /// replicas are [rebuilt](Client::rebuild).
+    Replicas(u8),
 }
 
 /// A process that uses a pool. It may be shared by threads.
@@ -81,7 +93,57 @@ impl Client {
     /// # Crash
     /// A survivor frees the memory.
     pub fn allocate(&self, bytes: u64, placement: Placement) -> Result<Address, PoolError> {
-        self.allocate_for(Use::Plain, bytes, placement)
+        self.allocate_with(bytes, placement, Redundancy::None)
+    }
+
+    /// As [`allocate`](Self::allocate), with redundancy. The placement is that of the first replica
+    /// of each slice, which readers read; the others are on other servers.
+    ///
+    /// ```
+    /// use outlive_pool::{Placement, Pool, PoolOptions, Redundancy};
+    ///
+    /// # let path = format!("/dev/shm/outlive-doc-replicas-{}", std::process::id());
+    /// # {
+    /// # let pool = Pool::create(&path, PoolOptions::new().slice_bytes(64 << 10))?;
+    /// let servers = [pool.serve(1 << 20, 0)?, pool.serve(1 << 20, 0)?];
+    /// let client = pool.join()?;
+    /// let replicas = Redundancy::Replicas(2);
+    /// let address = client.allocate_with(1 << 20, Placement::Any, replicas)?;
+    /// let reader = client.reader()?;
+    /// reader.write(address, b"on both servers.")?;
+    /// # drop(reader);
+    /// # drop((client, servers));
+    /// # }
+    /// # Pool::destroy(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `allocate`, and if there are fewer live servers than replicas.
+    ///
+    /// # Crash
+    /// A survivor frees the memory.
+    pub fn allocate_with(
+        &self,
+        bytes: u64,
+        placement: Placement,
+        redundancy: Redundancy,
+    ) -> Result<Address, PoolError> {
+        let kind = match redundancy {
+            Redundancy::None | Redundancy::Replicas(1) => Use::Plain,
+            Redundancy::Replicas(replicas) if (2..=3).contains(&replicas) => {
+                Use::Replicated(replicas)
+            }
+            Redundancy::Replicas(replicas) => {
+                return Err(PoolError::Impossible {
+                    what: "replicas of a slice",
+                    asked: replicas.into(),
+                    least: 1,
+                    most: MOST_REPLICAS as u64,
+                });
+            }
+        };
+        self.allocate_for(kind, bytes, placement)
     }
 
     /// Returns the server of a placement; `None` if any server may get the slices.

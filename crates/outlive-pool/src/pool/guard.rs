@@ -5,22 +5,15 @@ use crate::coherent::{Line, Translated};
 use crate::error::PoolError;
 use crate::layout::{Address, LINE_SLOTS};
 use core::cell::Cell;
-use core::ops::Deref;
-use core::time::Duration;
 use outlive::memory::{Memory, Offset, Ordering};
-use std::time::Instant;
-
-/// The time after which a writer cancels the move of a slice of 2 MiB that it waits for. Longer
-/// slices have larger chunks, and a longer time in proportion.
-const THAW_AFTER: Duration = Duration::from_millis(1);
 
 /// Access of one thread to the data of a pool, reading and writing.
 #[derive(Debug)]
 pub struct Reader {
-    client: Client,
-    line: Line,
+    pub(super) client: Client,
+    pub(super) line: Line,
     /// A bit for each slot that a guard uses.
-    slots: Cell<u16>,
+    pub(super) slots: Cell<u16>,
     /// The number of guards until the next one is sampled, and the number of the last sample.
     until_sample: Cell<u32>,
     samples: Cell<u32>,
@@ -51,7 +44,7 @@ impl Reader {
         self.pool().coherent().sizes().slice_bytes()
     }
 
-    fn pool(&self) -> &Pool {
+    pub(super) fn pool(&self) -> &Pool {
         self.client.pool()
     }
 
@@ -71,58 +64,16 @@ impl Reader {
     pub fn guard(&self, address: Address) -> Result<Guard<'_>, PoolError> {
         let slot = self.slot(address)?;
         let coherent = self.pool().coherent();
-        let translated = coherent.translate(self.line, slot, address, self.pool())?;
-        Ok(self.guard_of(slot, address, translated))
-    }
-
-    /// Like [`guard`](Self::guard), for reading and writing; the slice is not moved while the guard
-    /// lives. If a mover has frozen the slice, waits until it has copied the last written chunks.
-    /// Cancels the move after about 1 ms, or 1 ms for each 2 MiB of a larger slice.
-    ///
-    /// # Errors
-    /// As [`guard`](Self::guard).
-    ///
-    /// # Crash
-    /// A survivor ends the guard.
-    #[inline]
-    pub fn write_guard(&self, address: Address) -> Result<WriteGuard<'_>, PoolError> {
-        let guard = match self.try_to_write(address)? {
-            Some(guard) => guard,
-            None => self.wait_to_write(address)?,
+        let translated = match address.is_replicated() {
+            false => coherent.translate(self.line, slot, address, self.pool())?,
+            true => coherent.translate_replica(self.line, slot, address, self.pool())?,
         };
-        Ok(WriteGuard {
-            guard,
-            chunk_bits: self.pool().coherent().chunk_bits(),
-            written: Cell::new(0),
-        })
-    }
-
-    #[cold]
-    fn wait_to_write(&self, address: Address) -> Result<Guard<'_>, PoolError> {
-        let times = (self.slice_bytes() >> 21).max(1);
-        let end = Instant::now() + THAW_AFTER * times as u32;
-        loop {
-            if let Some(guard) = self.try_to_write(address)? {
-                return Ok(guard);
-            }
-            if Instant::now() >= end {
-                { self.pool().coherent() }.thaw(address);
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    #[inline]
-    fn try_to_write(&self, address: Address) -> Result<Option<Guard<'_>>, PoolError> {
-        let slot = self.slot(address)?;
-        let coherent = self.pool().coherent();
-        let translated = coherent.translate_to_write(self.line, slot, address, self.pool())?;
-        Ok(translated.map(|translated| self.guard_of(slot, address, translated)))
+        Ok(self.guard_of(slot, address, translated))
     }
 
     /// Returns a free slot for a guard on `address`.
     #[inline]
-    fn slot(&self, address: Address) -> Result<u64, PoolError> {
+    pub(super) fn slot(&self, address: Address) -> Result<u64, PoolError> {
         if address.is_of_object() {
             return Err(PoolError::OfObject { address });
         }
@@ -148,7 +99,12 @@ impl Reader {
     }
 
     #[inline]
-    fn guard_of(&self, slot: u64, address: Address, translated: Translated) -> Guard<'_> {
+    pub(super) fn guard_of(
+        &self,
+        slot: u64,
+        address: Address,
+        translated: Translated,
+    ) -> Guard<'_> {
         self.slots.set(self.slots.get() | 1 << slot);
         match self.until_sample.get().checked_sub(1) {
             Some(left) => self.until_sample.set(left),
@@ -222,8 +178,11 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let coherent = self.pool().coherent();
         // Guards that were forgotten: the next owner of the line would have them.
-        for slot in (0..LINE_SLOTS).filter(|slot| self.slots.get() & 1 << slot != 0) {
-            coherent.withdraw_unmarked(self.line, slot);
+        if self.slots.get() != 0
+            && let Err(error) = coherent.abandon(self.line, self.pool())
+        {
+            tracing::warn!(%error, "the guards of a reader remain until its process ends");
+            return;
         }
         coherent.release_line(self.line, self.client.instance());
     }
@@ -236,12 +195,12 @@ impl Drop for Reader {
 /// was neither freed nor moved.
 #[derive(Debug)]
 pub struct Guard<'r> {
-    reader: &'r Reader,
-    translated: Translated,
+    pub(super) reader: &'r Reader,
+    pub(super) translated: Translated,
     slot: u64,
-    byte: u64,
+    pub(super) byte: u64,
     /// The first word, and the number of words that can be accessed.
-    first: Offset,
+    pub(super) first: Offset,
     words: u64,
     slice_bytes: u64,
 }
@@ -257,7 +216,7 @@ impl Guard<'_> {
         self.rest() / 8
     }
 
-    fn demand(&self, byte: u64, len: u64) -> Result<u64, PoolError> {
+    pub(super) fn demand(&self, byte: u64, len: u64) -> Result<u64, PoolError> {
         let at = self.byte.saturating_add(byte);
         if at <= self.slice_bytes && len <= self.slice_bytes - at && at.is_multiple_of(8) {
             return Ok(at);
@@ -294,7 +253,7 @@ impl Guard<'_> {
 
     /// Panics unless the word is inside the slice: the memory has neighbours.
     #[inline(always)]
-    fn demand_word(&self, index: u64) {
+    pub(super) fn demand_word(&self, index: u64) {
         assert!(
             index < self.words,
             "word {index} is outside the slice, or not aligned"
@@ -319,98 +278,5 @@ impl Drop for Guard<'_> {
         let reader = self.reader;
         { reader.pool().coherent() }.withdraw(reader.line, self.slot);
         reader.slots.set(reader.slots.get() & !(1 << self.slot));
-    }
-}
-
-/// The memory of a slice, to read and write it. The slice is not moved while the guard lives.
-///
-/// Words are stored by relaxed atomics. They are in the slice if a later
-/// [`confirm`](Guard::confirm) succeeds.
-#[derive(Debug)]
-pub struct WriteGuard<'r> {
-    guard: Guard<'r>,
-    chunk_bits: u32,
-    /// A bit for each chunk that was stored to.
-    written: Cell<u64>,
-}
-
-impl<'r> Deref for WriteGuard<'r> {
-    type Target = Guard<'r>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Guard<'r> {
-        &self.guard
-    }
-}
-
-impl WriteGuard<'_> {
-    /// Returns the bit of the chunk of a byte of the slice.
-    #[inline(always)]
-    fn chunk(&self, byte: u64) -> u64 {
-        1 << (byte >> self.chunk_bits)
-    }
-
-    fn mark(&self, chunks: u64) {
-        self.written.set(self.written.get() | chunks);
-    }
-
-    /// Stores the word `index` behind the guard's address, unconfirmed.
-    ///
-    /// # Panics
-    /// As [`load`](Guard::load).
-    #[inline(always)]
-    pub fn store(&self, index: u64, word: u64) {
-        let guard = &self.guard;
-        guard.demand_word(index);
-        self.mark(self.chunk(guard.byte + index * 8));
-        let (memory, at) = (guard.translated.memory, guard.first + index * 8);
-        // SAFETY: as in `load`.
-        unsafe { memory.store_unchecked(at, word, Ordering::Relaxed) }
-    }
-
-    /// Copies bytes to `byte` behind the guard's address, and confirms them. Bytes behind the last
-    /// one keep their values.
-    ///
-    /// # Errors
-    /// As [`read`](Guard::read).
-    pub fn write(&self, byte: u64, from: &[u8]) -> Result<(), PoolError> {
-        let (guard, len) = (&self.guard, from.len() as u64);
-        let at = guard.demand(byte, len)?;
-        if len == 0 {
-            return guard.confirm();
-        }
-        let (first, last) = (self.chunk(at), self.chunk(at + len - 1));
-        // The bits from the first to the last one.
-        self.mark((last - first) | last);
-        let (memory, at) = (guard.translated.memory, guard.translated.at + at);
-        let (whole, last) = from.split_at(from.len() & !7);
-        memory.copy_in(at, whole);
-        if !last.is_empty() {
-            let at = at + whole.len() as u64;
-            let mut word: u64 = memory.load(at, Ordering::Relaxed);
-            loop {
-                let mut bytes = word.to_ne_bytes();
-                bytes[..last.len()].copy_from_slice(last);
-                let (new, order) = (u64::from_ne_bytes(bytes), Ordering::Relaxed);
-                match memory.compare_exchange(at, word, new, order, order) {
-                    Ok(_) => break,
-                    Err(found) => word = found,
-                }
-            }
-        }
-        self.confirm()
-    }
-}
-
-impl Drop for WriteGuard<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // The chunks are marked before the announcement is withdrawn: a mover that finds it
-        // withdrawn also sees the marks.
-        let (written, guard) = (self.written.get(), &self.guard);
-        if written != 0 {
-            let coherent = guard.reader.pool().coherent();
-            coherent.mark_written(guard.translated.slice, written);
-        }
     }
 }

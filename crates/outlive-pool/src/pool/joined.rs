@@ -7,7 +7,7 @@
 //! holds the lock.
 
 use super::Pool;
-use crate::coherent::{Run, Unfinished};
+use crate::coherent::{Line, Run, Unfinished};
 use outlive::membership::{Instance, Process};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -25,6 +25,8 @@ pub(super) struct Held {
     pub remaining: Vec<Run>,
     /// The moves of this member that are not finished.
     pub moves: Vec<Unfinished>,
+    /// The lines of dead readers whose replicas could not be made equal yet.
+    pub lines: Vec<Line>,
     /// The member leaves, and its recovery thread claims nothing any more.
     pub is_closed: bool,
 }
@@ -59,6 +61,7 @@ impl Joined {
     /// Releases the freed memory of this member that no reader uses any more, and the mappings of
     /// lost servers.
     pub fn collect(&self, held: &mut Held) {
+        self.finish_lines(held);
         if self.finish_moves(held) && self.pool.recover_departed(held, &self.process) {
             self.finish_moves(held);
         }
@@ -87,6 +90,19 @@ impl Joined {
             self.release_remaining(held);
         }
         has_recovered
+    }
+
+    /// Releases the lines of dead readers that this member could not release yet.
+    fn finish_lines(&self, held: &mut Held) {
+        let _mapped = self.pool.inner.here.hold();
+        let own = self.process.instance();
+        held.lines.retain(|line| {
+            let finished = { self.pool.coherent() }.finish_line(own, *line, &self.pool);
+            if let Err(error) = &finished {
+                tracing::warn!(%error, "replicas of a dead writer are made equal later");
+            }
+            finished.is_err()
+        });
     }
 
     /// Finishes the moves whose old frame no reader uses any more, and those that were cancelled.

@@ -8,17 +8,21 @@ mod joined;
 mod mover;
 mod options;
 mod rebalance;
+mod rebuild;
 mod recover;
 mod server;
 mod status;
+mod write_guard;
 
-pub use client::{Client, Placement};
-pub use guard::{Guard, Reader, WriteGuard};
+pub use client::{Client, Placement, Redundancy};
+pub use guard::{Guard, Reader};
 pub use mover::{Drained, MoveBudget};
 pub use options::PoolOptions;
 pub use rebalance::{PlannedMove, Rebalanced, Rebalancer};
+pub use rebuild::Rebuilt;
 pub use server::Server;
 pub use status::{PoolStatus, ServerStatus};
+pub use write_guard::WriteGuard;
 
 use crate::coherent::Coherent;
 use crate::error::PoolError;

@@ -86,9 +86,12 @@ impl Client {
     /// A writer waits at most until the mover has copied the chunks (each a 64th of the slice) that
     /// were written since its previous pass.
     ///
+    /// A replica that is lost is rebuilt there from another one.
+    ///
     /// # Errors
     /// If the slice is not allocated, belongs to a leased object, is lost, is being moved, or is
-    /// still written; or the server is not live, or has no free frame. The slice stays where it is.
+    /// still written; or the server is not live, has no free frame, or has another replica of the
+    /// slice. The slice stays where it is.
     ///
     /// # Crash
     /// The slice was moved, or stays where it is; a survivor releases the other frame. If a server
@@ -187,8 +190,8 @@ impl Client {
         Ok(drained)
     }
 
-    /// Moves a slice from `server` to another one.
-    fn move_away(
+    /// Moves a slice from `server` to another one, or rebuilds it there.
+    pub(super) fn move_away(
         &self,
         address: Address,
         server: ServerId,
@@ -203,10 +206,12 @@ impl Client {
         });
         for (target, _) in targets {
             result = self.move_slice(address, target, budget);
-            // Another client may have taken its last frame.
+            // Another client may have taken its last frame, or it has another replica.
             let is_full = matches!(
                 result,
-                Err(PoolError::OutOfMemory { .. } | PoolError::NotLive { .. })
+                Err(PoolError::OutOfMemory { .. }
+                    | PoolError::NotLive { .. }
+                    | PoolError::HasReplica { .. })
             );
             if !is_full {
                 break;

@@ -57,6 +57,7 @@ impl Pool {
         let recovery = { self.coherent() }.recover(survivor, gone, self, files);
         held.remaining.extend(recovery.remaining);
         held.moves.extend(recovery.moves);
+        held.lines.extend(recovery.lines);
         recovery.failed.map_or(Ok(()), Err)
     }
 

@@ -31,8 +31,10 @@ pub struct PoolStatus {
     pub objects: u64,
     /// The number of slices that are allocated.
     pub slices: u64,
-    /// The number of those whose server has died.
+    /// The number of those whose server has died, and that no replica has any more.
     pub lost: u64,
+    /// The number of replicas that are lost and can be [rebuilt](crate::Client::rebuild).
+    pub degraded: u64,
 }
 
 impl Pool {
@@ -85,6 +87,7 @@ impl Pool {
             objects: 0,
             slices: 0,
             lost: 0,
+            degraded: 0,
         };
         let _held = self.inner.here.hold();
         for entry in coherent.servers() {
@@ -113,7 +116,10 @@ impl Pool {
             });
             if let Some(server) = server {
                 server.slices += 1;
-                status.lost += u64::from(server.entry.phase == Phase::Dead);
+                let is_dead = server.entry.phase == Phase::Dead;
+                let is_degraded = is_dead && coherent.rebuildable(slice).is_some();
+                status.lost += u64::from(is_dead && !is_degraded);
+                status.degraded += u64::from(is_degraded);
             }
         }
         status

@@ -2,6 +2,7 @@
 
 mod access;
 mod moves;
+mod replicas;
 
 use outlive_pool::{Pool, PoolOptions, Server};
 use std::path::PathBuf;

@@ -5,6 +5,8 @@ pub mod move_sweeps;
 pub mod object_scenarios;
 pub mod object_sweeps;
 mod objects;
+pub mod replica_scenarios;
+pub mod replica_sweeps;
 pub mod scenarios;
 mod small;
 pub mod sweeps;

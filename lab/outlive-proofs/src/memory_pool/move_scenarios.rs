@@ -1,10 +1,10 @@
 //! Moves of a slice against writers, readers, frees and survivors, under every interleaving within
 //! bounds; and broken variants, which an exploration must find.
 
-use super::small::{LOCK as FLAG, SIZE, SmallPool, instance};
+use super::small::{LOCK as FLAG, Patient, SIZE, SmallPool, instance};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::{Line, Pace, Place, Unfinished, Use};
+use outlive_pool::internals::{Line, Place, Unfinished, Use};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
@@ -51,17 +51,6 @@ const TO: ServerId = ServerId(2);
 /// The first allocation of a pool.
 fn address() -> Address {
     Address::from_word(1 << Address::POSITION_BITS).expect("generation 1")
-}
-
-/// Waits for writers without end.
-struct Patient;
-
-impl Pace for Patient {
-    fn copied(&mut self, _: u64, _: bool) {}
-
-    fn waits(&mut self) -> bool {
-        true
-    }
 }
 
 /// Creates a pool of two servers with a slice of zeros on the first one.

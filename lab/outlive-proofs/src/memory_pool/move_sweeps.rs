@@ -1,10 +1,10 @@
 //! Moves of a slice to another server, killed after every instruction together with the recoverers;
 //! and broken variants, which a sweep must find.
 
-use super::small::{LOCK as NOTE, SIZE, SmallPool, instance, new_frames, words as map_words};
+use super::small::{LOCK as NOTE, Once, SIZE, SmallPool, instance, new_frames, words as map_words};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::{MovePoint, NotMoved, Pace, Place, Run, Unfinished, Use};
+use outlive_pool::internals::{MovePoint, NotMoved, Place, Run, Unfinished, Use};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
@@ -94,21 +94,6 @@ const LATER: u64 = 0x3333;
 /// The first allocation of a pool.
 fn address() -> Address {
     Address::from_word(1 << Address::POSITION_BITS).expect("generation 1")
-}
-
-/// Calls a function once, when the first chunk is copied.
-struct Once<F: FnMut()>(Option<F>);
-
-impl<F: FnMut()> Pace for Once<F> {
-    fn copied(&mut self, _: u64, _: bool) {
-        if let Some(mut act) = self.0.take() {
-            act();
-        }
-    }
-
-    fn waits(&mut self) -> bool {
-        false
-    }
 }
 
 fn moved<M: Memory>(

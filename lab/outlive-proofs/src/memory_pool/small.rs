@@ -1,8 +1,8 @@
-//! A small memory pool: the real tables and two servers in one memory.
+//! A small memory pool: the real tables and up to three servers in one memory.
 
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Offset, Ordering};
-use outlive_pool::internals::{Coherent, Home, Homes, ServerFiles};
+use outlive_pool::internals::{Coherent, Home, Homes, Pace, ServerFiles};
 use outlive_pool::{Census, PoolError, ServerEntry, ServerId, Sizes};
 
 /// The number of bytes of the memory.
@@ -11,7 +11,7 @@ pub const SIZE: u64 = 28 << 10;
 const SIZES: Sizes = Sizes {
     slice_bits: 12,
     slices: 6,
-    servers: 2,
+    servers: 3,
     readers: 2,
     counters: 1,
     moves: 2,
@@ -47,9 +47,16 @@ pub fn holders(base: u64) -> (Offset, u64) {
     (TABLES + (base + SIZES.bytes() - WORDS), WORDS)
 }
 
+/// Returns the place and length of the write lock of the first slice, if it has replicas and is an
+/// allocation of one slice: the holder word of the second slice.
+pub fn lock_word() -> (Offset, u64) {
+    let (at, _) = holders(0);
+    (at + 8, 8)
+}
+
 /// Returns the place and length of the owner word of the first reader.
 pub fn reader() -> (Offset, u64) {
-    (TABLES + 0x100, 8)
+    (TABLES + 0x180, 8)
 }
 
 /// Returns the place and length of the words that name the new frames in the records of moves.
@@ -70,7 +77,7 @@ pub fn frames() -> (Offset, u64) {
     (Offset::new(REGIONS), FRAMES << SIZES.slice_bits)
 }
 
-/// A pool of two servers with three frames each.
+/// A pool of servers with three frames each; the third one in a pool with tiny slices only.
 #[derive(Clone, Copy, Debug)]
 pub struct SmallPool<M: Memory> {
     memory: M,
@@ -203,5 +210,33 @@ impl<M: Memory> ServerFiles for SmallPool<M> {
     fn remove(&self, server: ServerId, _: u64) {
         let at = self.segment(server);
         { self.memory }.store(at, 0u64, Ordering::Release);
+    }
+}
+
+/// Calls a function once, when the first chunk is copied.
+#[derive(Debug)]
+pub struct Once<F: FnMut()>(pub Option<F>);
+
+impl<F: FnMut()> Pace for Once<F> {
+    fn copied(&mut self, _: u64, _: bool) {
+        if let Some(mut act) = self.0.take() {
+            act();
+        }
+    }
+
+    fn waits(&mut self) -> bool {
+        false
+    }
+}
+
+/// Waits for writers without end.
+#[derive(Debug)]
+pub struct Patient;
+
+impl Pace for Patient {
+    fn copied(&mut self, _: u64, _: bool) {}
+
+    fn waits(&mut self) -> bool {
+        true
     }
 }

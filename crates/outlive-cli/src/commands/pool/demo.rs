@@ -5,8 +5,8 @@ use crate::interruption;
 use crate::output;
 use clap::Args;
 use outlive_pool::{
-    Client, MoveBudget, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec, Reader, ServerId,
-    ServerStatus,
+    Client, MoveBudget, Phase, Placement, Pool, PoolError, PoolOptions, PoolVec, Reader,
+    Redundancy, ServerId, ServerStatus,
 };
 use serde::Serialize;
 use std::io::{BufRead, BufReader};
@@ -20,11 +20,14 @@ use std::time::{Duration, Instant};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     outlive pool demo --servers 4\n  \
-    outlive pool demo --servers 4 --kill 1 --json\n\n\
+    outlive pool demo --servers 4 --kill 1 --json\n  \
+    outlive pool demo --servers 4 --kill 1 --replicas 1\n\n\
     Each server is a process. The pool is created for the run in /dev/shm, and removed. The slices \
     of one server move to the others, its memory is made private and shared again, and slices move \
-    back. The vector has no redundancy, so the part of a killed server is lost: the sum is not \
-    printed then, and the command exits with 1.\n\n\
+    back. After each kill the lost replicas of the vector are rebuilt on other servers. One more \
+    slice on each killed server has no replica, and is lost. With `--replicas 1` the part of the \
+    vector on a killed server is lost, too: the sum is not printed then, and the command exits with \
+    1.\n\n\
     JSON: expected, sum, right, steps, failures and more; docs/json.md says what they mean.")]
 pub struct Demo {
     /// Number of servers
@@ -33,6 +36,10 @@ pub struct Demo {
     /// Number of servers that are killed before the last sum
     #[arg(long, default_value_t = 0)]
     kill: u16,
+    /// Number of servers that have each part of the vector [default: 2 with three or more servers,
+    /// otherwise 1]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
+    replicas: Option<u8>,
     /// Number of elements of the vector, 8 bytes each
     #[arg(long, default_value_t = 4_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 34))]
     elements: u64,
@@ -61,12 +68,14 @@ struct Loss {
     /// The time from the kill until the server was known to be dead.
     detected_us: u64,
     lost_elements: u64,
+    /// The error of the slice that had no replica.
     error: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Answer {
     servers: u16,
+    replicas: u8,
     elements: u64,
     expected: u64,
     sum: Option<u64>,
@@ -142,7 +151,7 @@ impl Drop for Place {
 /// The result of a sum over the parts that are left.
 struct Sum {
     sum: u64,
-    lost: Vec<(ServerId, u64, String)>,
+    lost: Vec<(ServerId, u64)>,
 }
 
 impl Demo {
@@ -155,11 +164,18 @@ impl Demo {
         }
         let stop = interruption::flag(&interruption::SIGNALS)?;
         let path = PathBuf::from(format!("/dev/shm/outlive-pool-demo-{}", std::process::id()));
+        let replicas = self.replicas();
+        if u16::from(replicas) > self.servers {
+            let servers = self.servers;
+            return Err(Failure::Usage(format!(
+                "--replicas {replicas} is more than the {servers} servers; lower it"
+            )));
+        }
         let slices = (self.elements * 8).div_ceil(SLICE);
         let members = 8 + 4 * u32::from(self.servers);
         let options = PoolOptions::new()
             .slice_bytes(SLICE)
-            .slices(slices.max(16))
+            .slices(slices * u64::from(replicas) + u64::from(self.kill) + 16)
             .servers(self.servers)
             .readers(4)
             .members(members);
@@ -169,10 +185,14 @@ impl Demo {
             stop,
             steps: Vec::new(),
             bytes: self.elements * 8,
+            redundancy: Redundancy::Replicas(replicas),
         };
-        // The others have space for the slices of one server.
-        let others = u64::from(self.servers - 1).max(1);
-        let of_each = slices.div_ceil(others).max(1) * SLICE;
+        // Those that are left have space for all replicas, or for the slices of one more server if
+        // none is killed. A quarter more, because a server cannot have two replicas of a slice.
+        let others = u64::from(self.servers.saturating_sub(self.kill.max(1))).max(1);
+        let all = slices * u64::from(replicas);
+        let of_each = (all + all / 4).div_ceil(others).min(slices) + 1;
+        let of_each = of_each * SLICE;
         let mut servers = demo.step("start servers", 0, |_| {
             (0..self.servers)
                 .map(|_| Process::start(&path, of_each))
@@ -192,8 +212,9 @@ impl Demo {
     ) -> Result<Answer, Failure> {
         let reader = client.reader()?;
         let bytes = demo.bytes;
-        let vector: PoolVec<u64> = demo.step("allocate", 0, |_| {
-            Ok(PoolVec::allocate(client, self.elements, Placement::Spread)?)
+        let vector: PoolVec<u64> = demo.step("allocate", 0, |run| {
+            let (len, place) = (self.elements, Placement::Spread);
+            Ok(PoolVec::allocate_with(client, len, place, run.redundancy)?)
         })?;
         demo.step("fill", bytes, |_| Ok(vector.fill(&reader, value)?))?;
         let first = demo.step("sum", bytes, |run| run.sum(client, &reader, &vector))?;
@@ -207,7 +228,8 @@ impl Demo {
             Ok(vector.update_range(&reader, all, |_, it| rewritten(it))?)
         })?;
         let expected = self::expected(self.elements, |index| rewritten(value(index)));
-        if self.servers > 1 {
+        // A server without the others has no space for its slices.
+        if self.servers > u16::from(self.replicas()) {
             demo.migrate(client, servers[0].id)?;
             let moved = demo.step("sum after moves", bytes, |run| {
                 run.sum(client, &reader, &vector)
@@ -219,13 +241,19 @@ impl Demo {
         let mut losses = Vec::new();
         for _ in 0..self.kill {
             let victim = servers.pop().expect("as many servers as kills");
-            losses.push(demo.step("kill a server", 0, |run| run.kill(client, victim))?);
+            let alone = client.allocate(SLICE, Placement::There(victim.id))?;
+            let mut loss = demo.step("kill a server", 0, |run| run.kill(client, victim))?;
+            loss.error = reader.guard(alone).err().map(|error| error.to_string());
+            losses.push(loss);
+            let lost = client.pool().status().degraded * SLICE;
+            if lost > 0 && servers.len() >= usize::from(self.replicas()) {
+                demo.step("rebuild", lost, |run| run.rebuild(client))?;
+            }
         }
         let last = demo.step("sum again", bytes, |run| run.sum(client, &reader, &vector))?;
         for loss in &mut losses {
             let of_it = last.lost.iter().filter(|it| it.0.0 == loss.server);
-            loss.lost_elements = of_it.clone().map(|it| it.1).sum();
-            loss.error = of_it.clone().map(|it| it.2.clone()).next();
+            loss.lost_elements = of_it.map(|it| it.1).sum();
         }
         drop(reader);
         demo.step("free", 0, |_| Ok(client.free(vector.address())?))?;
@@ -238,11 +266,12 @@ impl Demo {
             (0, true) => None,
             (0, false) => Some("the sum differs from the expected one".to_owned()),
             (lost, _) => Some(format!(
-                "{lost} elements were on servers that died; the vector has no redundancy"
+                "{lost} elements were on servers that died, and no replica is left"
             )),
         };
         Answer {
             servers: self.servers,
+            replicas: self.replicas(),
             elements: self.elements,
             expected,
             sum: (lost_elements == 0).then_some(sum.sum),
@@ -252,6 +281,11 @@ impl Demo {
             steps: core::mem::take(&mut demo.steps),
             failures,
         }
+    }
+
+    fn replicas(&self) -> u8 {
+        let default = if self.servers > 2 { 2 } else { 1 };
+        self.replicas.unwrap_or(default)
     }
 
     fn print(&self, answer: Answer) -> Result<(), Failure> {
@@ -273,6 +307,9 @@ impl Demo {
                     "server {} was killed: known after {} µs, {} elements are lost",
                     loss.server, loss.detected_us, loss.lost_elements
                 ))?;
+                if let Some(error) = &loss.error {
+                    output::line(format_args!("  a slice without a replica: {error}"))?;
+                }
             }
             match (answer.sum, &answer.reason) {
                 (Some(sum), None) => output::line(format_args!("the sum is {sum}, as expected"))?,
@@ -309,6 +346,7 @@ struct Run {
     stop: Arc<AtomicBool>,
     steps: Vec<Step>,
     bytes: u64,
+    redundancy: Redundancy,
 }
 
 impl Run {
@@ -349,8 +387,13 @@ impl Run {
         self.step("move back", had * SLICE, |_| {
             let mut left = had;
             for address in client.slices() {
-                if left > 0 && client.move_slice(address, server, budget)? {
-                    left -= 1;
+                if left == 0 {
+                    break;
+                }
+                match client.move_slice(address, server, budget) {
+                    Ok(moved) => left -= u64::from(moved),
+                    Err(PoolError::HasReplica { .. }) => {}
+                    Err(error) => return Err(error.into()),
                 }
             }
             Ok(())
@@ -391,6 +434,20 @@ impl Run {
         Ok(())
     }
 
+    /// Rebuilds the lost replicas; servers may do so at the same time.
+    fn rebuild(&self, client: &Client) -> Result<(), Failure> {
+        let began = Instant::now();
+        while client.has_lost_replicas() {
+            let rebuilt = client.rebuild(MoveBudget::default());
+            if let Some((_, error)) = rebuilt.remaining.into_iter().next()
+                && began.elapsed() > PATIENCE
+            {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Sums the parts of the vector. Lost ones are counted, and add nothing.
     fn sum(&self, client: &Client, reader: &Reader, vector: &PoolVec<u64>) -> Result<Sum, Failure> {
         let mut all = Sum {
@@ -401,10 +458,7 @@ impl Run {
             let elements = part.end - part.start;
             match vector.fold_range(reader, part, 0u64, u64::wrapping_add) {
                 Ok(sum) => all.sum = all.sum.wrapping_add(sum),
-                Err(PoolError::Lost { address, server }) => {
-                    let error = PoolError::Lost { address, server }.to_string();
-                    all.lost.push((server, elements, error));
-                }
+                Err(PoolError::Lost { server, .. }) => all.lost.push((server, elements)),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -1,6 +1,6 @@
 //! `outlive pool drain`: the slices of a server move to the other servers.
 
-use super::Which;
+use super::{Remaining, Which};
 use crate::amount::{self, Bytes, Many};
 use crate::failure::Failure;
 use crate::output;
@@ -42,12 +42,6 @@ struct Answer {
     remaining: Vec<Remaining>,
 }
 
-#[derive(Serialize)]
-struct Remaining {
-    address: String,
-    why: String,
-}
-
 impl Drain {
     pub fn run(self) -> Result<(), Failure> {
         let client = Pool::open(&self.which.path)?.join()?;
@@ -58,19 +52,13 @@ impl Drain {
         let begin = Instant::now();
         let drained = client.drain(ServerId(self.server), budget)?;
         let slice_bytes = client.pool().status().sizes.slice_bytes();
-        let remaining = drained.remaining.into_iter();
         let answer = Answer {
             path: self.which.path.display().to_string(),
             server: self.server,
             moved: drained.moved,
             bytes: drained.moved * slice_bytes,
             seconds: begin.elapsed().as_secs_f64(),
-            remaining: remaining
-                .map(|(address, why)| Remaining {
-                    address: address.to_string(),
-                    why: why.to_string(),
-                })
-                .collect(),
+            remaining: { drained.remaining.iter() }.map(Remaining::of).collect(),
         };
         // A reader that closes the output does not hide that slices remain.
         let printed = self.print(&answer);
@@ -91,9 +79,7 @@ impl Drain {
             answer.server,
             answer.seconds,
         ))?;
-        answer.remaining.iter().try_for_each(|it| {
-            let why = output::printable(&it.why);
-            output::line(format_args!("  {} remains: {why}", it.address))
-        })
+        let mut lines = answer.remaining.iter();
+        lines.try_for_each(|it| output::line(it.line("remains")))
     }
 }

@@ -1,0 +1,186 @@
+//! Replicas: slices with two or three frames, each on another server.
+//!
+//! An allocation of n slices with r replicas has a run of r · n slices. A slice s of the first n is
+//! a *primary*, and its replicas are s itself, s + n and s + 2n. Each has a map word, a frame and a
+//! mover word like any slice. An address names the primary. The holder word of the primary has the
+//! [`Shape`]; that of s + n is the *write lock*: the number of a reader's line from 1, or 0.
+//!
+//! *Order.* One writer at a time has the lock. It stores each word to the last replica first, and
+//! to the primary last. Readers read the first replica whose server is alive. So each replica has
+//! what a reader has seen in the replicas before it, and no word that was read is lost with a
+//! server. A writer leaves out replicas whose servers have died.
+//!
+//! *Announcements.* A writer announces all replicas, also lost ones, before it takes the lock. So
+//! none is moved, [rebuilt](super::rebuild) or released while it writes. A reader announces the
+//! replica that it reads. It confirms that the ones before are still lost, because a later writer
+//! stores to a rebuilt one last.
+//!
+//! *A writer that dies* leaves words that only the last replicas have. A survivor copies the
+//! replicas, each to the one before it, from the last to the first. No replica gets an older word.
+//! Then all are equal, and the survivor releases the lock and ends the announcements.
+//!
+//! Tests: tests/pool/replicas.rs; proofs: lab/outlive-proofs/src/memory_pool/replica_sweeps.rs and
+//! replica_scenarios.rs.
+
+use super::readers::Access;
+use super::{Coherent, Homes, Line, ServerId, Translated};
+use crate::error::PoolError;
+use crate::layout::{Address, MapWord, Owner, Shape};
+use outlive::memory::{Memory, Ordering};
+
+/// The replicas of a slice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReplicaSet {
+    pub primary: u64,
+    shape: Shape,
+}
+
+impl ReplicaSet {
+    pub fn slices(self) -> impl DoubleEndedIterator<Item = u64> {
+        (0..self.shape.replicas).map(move |replica| self.primary + replica * self.shape.slices)
+    }
+
+    /// Returns the slice whose holder word is the write lock.
+    pub fn lock(self) -> u64 {
+        self.primary + self.shape.slices
+    }
+}
+
+impl<M: Memory> Coherent<M> {
+    /// Writes the shape of an allocation that begins at `first`, which the caller owns and which
+    /// has no access yet.
+    pub(super) fn set_shape(self, first: u64, shape: Shape) {
+        let memory = self.memory;
+        // Relaxed: the map words with access publish them.
+        for slice in first + shape.slices..first + shape.slices * shape.replicas {
+            memory.store(self.holder_at(slice), 0u64, Ordering::Relaxed);
+        }
+        for slice in first..first + shape.slices {
+            memory.store(self.holder_at(slice), shape.to_word(), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the replicas of `primary`, whose map word has the access and the generation of a
+    /// replicated allocation; `None` if it is another replica.
+    fn set_of_primary(self, primary: u64) -> Option<ReplicaSet> {
+        // Relaxed: the caller has loaded the map word by Acquire.
+        let word = self.memory.load(self.holder_at(primary), Ordering::Relaxed);
+        let shape = Shape::from_word(word)?;
+        let last = primary + (shape.replicas - 1) * shape.slices;
+        (last < self.sizes.slices).then_some(ReplicaSet { primary, shape })
+    }
+
+    /// Returns the replicas of the slice of `address`, which is in a primary.
+    pub(super) fn replicas_at(self, address: Address) -> Result<ReplicaSet, PoolError> {
+        let freed = || PoolError::Freed { address };
+        let slice = address.position() >> self.sizes.slice_bits;
+        let word = (slice < self.sizes.slices).then(|| self.map_word(slice));
+        let word = word.ok_or_else(freed)?;
+        match word.has_access() && word.generation() == address.generation() {
+            true => self.set_of_primary(slice).ok_or_else(freed),
+            false => Err(freed()),
+        }
+    }
+
+    /// Returns the set that `slice` belongs to, as any of its replicas. The slice has a mover word,
+    /// so it is not released; and its generation is that of a replicated allocation.
+    pub(super) fn replicas_with(self, slice: u64) -> Option<ReplicaSet> {
+        let first = match self.owner(slice) {
+            Owner::PartOf(first) if first < slice => first,
+            _ => slice,
+        };
+        let shape = self.set_of_primary(first)?.shape;
+        self.set_of_primary(first + (slice - first) % shape.slices)
+    }
+
+    /// Returns the address in `slice` of the byte of `address`.
+    pub(super) fn address_in(self, slice: u64, address: Address) -> Address {
+        let byte = address.position() & (self.sizes.slice_bytes() - 1);
+        Address::new(address.generation(), slice << self.sizes.slice_bits | byte)
+    }
+
+    /// Returns whether the frame of a map word is on a server that is alive.
+    pub(super) fn is_alive(self, word: MapWord) -> bool {
+        self.has_memory(ServerId(word.segment()), word.server_generation())
+    }
+
+    /// Announces and translates the first replica of the slice of `address` that is alive, to read
+    /// it. Lock-free.
+    ///
+    /// # Errors
+    /// As [`translate`](Self::translate), with [`Lost`](PoolError::Lost) if no replica is alive.
+    pub fn translate_replica(
+        self,
+        line: Line,
+        slot: u64,
+        address: Address,
+        homes: &impl Homes<M>,
+    ) -> Result<Translated<M>, PoolError> {
+        loop {
+            let set = self.replicas_at(address)?;
+            let mut lost = PoolError::Freed { address };
+            for slice in set.slices() {
+                let replica = self.address_in(slice, address);
+                match self.translate_for(Access::Read, (line, slot), replica, homes) {
+                    Ok(found) => {
+                        let found = found.ok_or(PoolError::Moved { address })?;
+                        let primary = set.primary;
+                        return Ok(Translated { primary, ..found });
+                    }
+                    Err(PoolError::Lost { server, .. }) => {
+                        lost = PoolError::Lost { address, server };
+                    }
+                    Err(PoolError::Freed { .. }) => return Err(PoolError::Freed { address }),
+                    Err(error) => return Err(error),
+                }
+            }
+            if self.are_lost(set) {
+                return Err(lost);
+            }
+            self.memory.spin_hint();
+        }
+    }
+
+    /// Returns whether no replica is alive at one time. One replica may be rebuilt after it was
+    /// looked at, and before the next one is lost.
+    fn are_lost(self, set: ReplicaSet) -> bool {
+        let words = || set.slices().map(|slice| self.map_word(slice));
+        let before: Vec<MapWord> = words().collect();
+        if before.iter().any(|word| self.is_alive(*word)) {
+            return false;
+        }
+        for (slice, word) in set.slices().zip(&before) {
+            if word.is_frozen() {
+                // A flip to a server that has died is taken back.
+                self.thaw_slice(slice);
+                return false;
+            }
+        }
+        // A map word that names a dead server does so until it is changed.
+        words().eq(before)
+    }
+
+    /// Returns whether a replica before that of `translated` is alive.
+    pub(super) fn is_overtaken(self, translated: &Translated<M>) -> bool {
+        let set = self.set_of_primary(translated.primary);
+        set.is_none_or(|set| {
+            let mut before = set.slices().take_while(|slice| *slice != translated.slice);
+            before.any(|slice| self.is_alive(self.map_word(slice)))
+        })
+    }
+
+    /// Returns whether another replica of `slice` is on the server with number `to`, or is moved
+    /// there. The caller has the mover word of `slice`, whose record names `to`, and has executed a
+    /// full fence: of two movers one sees the other.
+    pub(super) fn has_replica_on(self, slice: u64, to: ServerId) -> bool {
+        let is_there = |other: u64| {
+            // The record first: when it names the server no more, the map word does, or the move
+            // was cancelled.
+            let record = self.record_of(other);
+            let moves = record.is_some_and(|it| self.frames_in(it)[1].segment() == to.0);
+            moves || self.map_word(other).segment() == to.0
+        };
+        let set = self.replicas_with(slice);
+        set.is_some_and(|set| set.slices().filter(|it| *it != slice).any(is_there))
+    }
+}

@@ -1,0 +1,282 @@
+//! Slices with replicas: writers, readers, movers and deaths of servers under every interleaving
+//! within bounds; and broken variants, which an exploration must find.
+
+use super::small::{Patient, SIZE, SmallPool, instance, lock_word};
+use outlive::membership::Instance;
+use outlive_memory::{Memory, Ordering};
+use outlive_pool::internals::{Line, Place, ToWrite, Use, WriteSet};
+use outlive_pool::{Address, PoolError, ServerId};
+use outlive_prove::proof::Proof;
+use outlive_prove::schedule::{Bounds, Scenario, Scheduled};
+use outlive_prove::weakened::{Weakened, Weakness};
+
+/// The scenarios of this file.
+pub fn all() -> Vec<Proof> {
+    let bounds = |preemptions| Bounds::default().preemptions(preemptions).deaths(0);
+    vec![
+        Proof::of_every(count(Weakened::sound), bounds(1), bounds(2)),
+        Proof::of_every(rebuild(Weakened::sound, true), bounds(1), bounds(2)),
+        Proof::of_every(fail_over(), bounds(1), bounds(2)),
+        Proof::of_every(return_to_primary(true), bounds(1), bounds(2)),
+        Proof::of_every(two_movers(Weakened::sound), bounds(1), bounds(2)),
+    ]
+}
+
+/// Returns scenarios that must fail within these bounds, each with a part of the message.
+pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
+    let bounds = Bounds::default().preemptions(2).deaths(0);
+    let fences = |memory| Weakened::new(memory, Weakness::Fences(Ordering::SeqCst));
+    // The compare-and-swap of the write lock always succeeds.
+    let locks = |memory| {
+        let (at, len) = lock_word();
+        Weakened::new(memory, Weakness::Swaps(at, len))
+    };
+    vec![
+        (count(locks), bounds.clone(), "is lost"),
+        (rebuild(fences, true), bounds.clone(), "differ"),
+        (rebuild(Weakened::sound, false), bounds.clone(), "differ"),
+        (return_to_primary(false), bounds.clone(), "older"),
+        (two_movers(fences), bounds, "on one server"),
+    ]
+}
+
+/// The process of the servers.
+const HOST: Instance = Instance::new(8, 1);
+const MOVER: Instance = instance(0);
+/// The process of a server that dies.
+const DEAD: Instance = Instance::new(9, 1);
+const SLOTS: &[u64] = &[0, 1, 2];
+
+/// The first allocation of a pool, with replicas.
+fn address() -> Address {
+    Address::from_word((1 << 13 | 1) << Address::POSITION_BITS).expect("generation 1")
+}
+
+/// Creates a pool with three servers, the first one in the process `first`, and a slice of zeros
+/// with replicas on the first two.
+fn create(m: Scheduled, first: Instance) {
+    let pool = SmallPool::create_tiny(m);
+    for owner in [first, HOST, HOST] {
+        pool.serve(owner);
+    }
+    let kind = Use::Replicated(2);
+    let allocated = { pool.coherent }.allocate(HOST, 1, Place::Any, kind, &pool);
+    assert_eq!(allocated.expect("free memory"), address());
+    { pool.coherent }.keep(HOST, address()).expect("its own");
+}
+
+fn recover<M: Memory>(pool: &SmallPool<M>, gone: Instance) {
+    let recovered = { pool.coherent }.recover(instance(3), gone, pool, pool);
+    assert!(recovered.failed.is_none() && recovered.moves.is_empty());
+}
+
+fn line<M: Memory>(pool: &SmallPool<M>, id: u32) -> Line {
+    { pool.coherent }
+        .claim_line(instance(id))
+        .expect("a free line")
+}
+
+fn lock<M: Memory>(pool: &SmallPool<M>, line: Line) -> WriteSet<M> {
+    loop {
+        let tried = { pool.coherent }.translate_to_write_replicas(line, SLOTS, address(), pool);
+        match tried.expect("allocated") {
+            ToWrite::Ready(set) => return set,
+            ToWrite::Frozen | ToWrite::Locked { .. } => pool.pause(),
+        }
+    }
+}
+
+/// Adds 1 to the first word under a guard.
+fn add<M: Memory>(pool: &SmallPool<M>, line: Line, marks: bool) {
+    let set = lock(pool, line);
+    let word = { pool.coherent }.load_replica(&set, 0);
+    set.store(0, word + 1);
+    { pool.coherent }
+        .confirm_replicas(&set, address())
+        .expect("a replica is alive");
+    let chunks = if marks { 1 } else { 0 };
+    pool.coherent.end_write(line, SLOTS, &set, chunks);
+}
+
+/// Reads the first word under a guard; again if another replica is to be read.
+fn load<M: Memory>(pool: &SmallPool<M>, line: Line, confirms: bool) -> u64 {
+    loop {
+        let place = { pool.coherent }.translate_replica(line, 0, address(), pool);
+        let place = place.expect("a replica is alive");
+        let word = { place.memory }.load(place.at, Ordering::Relaxed);
+        let confirmed = match confirms {
+            true => pool.coherent.confirm(&place),
+            false => Ok(()),
+        };
+        pool.coherent.withdraw(line, 0);
+        match confirmed {
+            Ok(()) => return word,
+            Err(PoolError::Moved { .. }) => pool.pause(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Moves the slice of a replica to a server, and finishes the move.
+fn moved<M: Memory>(pool: &SmallPool<M>, number: u64, to: ServerId) -> Result<(), PoolError> {
+    let address = address().plus(number * 16);
+    let moved = { pool.coherent }.move_slice(MOVER, address, to, pool, &mut Patient);
+    let mut unfinished = match moved {
+        Ok(unfinished) => unfinished.expect("another server"),
+        Err(failed) => return Err(*failed.error),
+    };
+    while !{ pool.coherent }
+        .finish_move(MOVER, &mut unfinished, pool)
+        .expect("reachable servers")
+    {
+        pool.pause();
+    }
+    Ok(())
+}
+
+/// Returns the first words of the replicas that are alive.
+fn words<M: Memory>(pool: &SmallPool<M>) -> Vec<u64> {
+    let word = |number: u64| {
+        let place = { pool.coherent }.locate(address().plus(number * 16), pool);
+        match place {
+            Ok(place) => Some({ place.memory }.load(place.at, Ordering::Relaxed)),
+            Err(PoolError::Lost { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    (0..2).filter_map(word).collect()
+}
+
+/// Checks that each replica that is alive has `expected`.
+fn check(m: Scheduled, replicas: usize, expected: u64) {
+    let pool = SmallPool::open_tiny(m);
+    let found = words(&pool);
+    assert_eq!(found.len(), replicas);
+    assert!(
+        found.iter().all(|it| *it == found[0]),
+        "they differ: {found:?}"
+    );
+    assert_eq!(found[0], expected, "a count is lost");
+    pool.check().expect("a sound pool");
+}
+
+/// Two writers add to one word: no addition is lost, and the replicas are equal.
+fn count<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static) -> Scenario {
+    let writer = move |id| {
+        move |m| {
+            let pool = SmallPool::open_tiny(weaken(m));
+            let line = line(&pool, id);
+            add(&pool, line, true);
+        }
+    };
+    Scenario::new("memory pool: two writers of replicas")
+        .memory(SIZE)
+        .prepare(|m| create(m, HOST))
+        .thread("writer", writer(1))
+        .thread("other writer", writer(2))
+        .check(|m, _| check(m, 2, 2))
+}
+
+/// A writer adds to a word while a lost replica is rebuilt: both replicas have it afterwards.
+fn rebuild<M: Memory>(
+    weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static,
+    marks: bool,
+) -> Scenario {
+    Scenario::new("memory pool: a write against a rebuild")
+        .memory(SIZE)
+        .prepare(|m| {
+            create(m, DEAD);
+            recover(&SmallPool::open_tiny(m), DEAD);
+        })
+        .thread("mover", move |m| {
+            let pool = SmallPool::open_tiny(weaken(m));
+            moved(&pool, 0, ServerId(3)).expect("a replica that is lost");
+        })
+        .thread("writer", move |m| {
+            let pool = SmallPool::open_tiny(weaken(m));
+            let line = line(&pool, 1);
+            add(&pool, line, marks);
+        })
+        .check(|m, _| check(m, 2, 1))
+}
+
+/// The server of the first replica dies while a writer adds and a reader reads twice: no word that
+/// was read goes back, and the writer's addition is kept.
+fn fail_over() -> Scenario {
+    Scenario::new("memory pool: a read against a write and the death of a server")
+        .memory(SIZE)
+        .prepare(|m| create(m, DEAD))
+        .thread("survivor", |m| recover(&SmallPool::open_tiny(m), DEAD))
+        .thread("writer", |m| {
+            let pool = SmallPool::open_tiny(m);
+            let line = line(&pool, 1);
+            add(&pool, line, true);
+        })
+        .thread("reader", |m| {
+            let pool = SmallPool::open_tiny(m);
+            let line = line(&pool, 2);
+            let first = load(&pool, line, true);
+            let second = load(&pool, line, true);
+            assert!(first <= second, "an older value is read");
+        })
+        .check(|m, _| check(m, 1, 1))
+}
+
+/// A reader reads twice while the first replica is rebuilt and then written. Its first guard is on
+/// the second replica, which the writer stores to first. Broken: it does not confirm.
+fn return_to_primary(confirms: bool) -> Scenario {
+    Scenario::new("memory pool: a read against a rebuild and a write")
+        .memory(SIZE)
+        .prepare(|m| {
+            create(m, DEAD);
+            recover(&SmallPool::open_tiny(m), DEAD);
+        })
+        .thread("mover and writer", |m| {
+            let pool = SmallPool::open_tiny(m);
+            let address = address();
+            let to = ServerId(3);
+            let moved = { pool.coherent }.move_slice(MOVER, address, to, &pool, &mut Patient);
+            let unfinished = moved.expect("a replica that is lost");
+            let line = line(&pool, 1);
+            add(&pool, line, true);
+            drop(unfinished);
+        })
+        .thread("reader", move |m| {
+            let pool = SmallPool::open_tiny(m);
+            let line = line(&pool, 2);
+            let first = load(&pool, line, confirms);
+            let second = load(&pool, line, confirms);
+            assert!(first <= second, "an older value is read");
+        })
+        .check(|m, _| {
+            let pool = SmallPool::open_tiny(m);
+            recover(&pool, MOVER);
+            check(m, 2, 1);
+        })
+}
+
+/// Two members move the two replicas to one server: at most one of them does.
+fn two_movers<M: Memory>(
+    weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static,
+) -> Scenario {
+    let mover = move |number| {
+        move |m| {
+            let pool = SmallPool::open_tiny(weaken(m));
+            match moved(&pool, number, ServerId(3)) {
+                Ok(()) | Err(PoolError::HasReplica { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    Scenario::new("memory pool: two replicas moved to one server")
+        .memory(SIZE)
+        .prepare(|m| create(m, HOST))
+        .thread("mover", mover(0))
+        .thread("other mover", mover(1))
+        .check(|m, _| {
+            let pool = SmallPool::open_tiny(m);
+            let both = (0..2).all(|slice| pool.has_frame(ServerId(3), slice));
+            assert!(!both, "both replicas are on one server");
+            check(m, 2, 0);
+        })
+}
