@@ -164,7 +164,7 @@ fn protocol(name: &str) -> Result<Protocol, String> {
 fn search(hunt: &Hunt, seed: u64, limit: Duration, stop: &AtomicBool) -> Result<Outcome, Failure> {
     let (mut all, mut begin) = (Outcome::default(), None);
     loop {
-        let scratch = Scratch::new(hunt)?;
+        let mut scratch = Scratch::new(hunt)?;
         // The first store is created before the time begins.
         let begin = *begin.get_or_insert_with(Instant::now);
         all.elapsed = begin.elapsed();
@@ -174,7 +174,7 @@ fn search(hunt: &Hunt, seed: u64, limit: Duration, stop: &AtomicBool) -> Result<
             limit: limit.saturating_sub(all.elapsed),
         };
         let outcome = match hunt.loses_memory {
-            true => scratch.while_losing_memory(|| scratch.search(hunt, plan, stop)),
+            true => scratch.while_losing_memory(|it| it.search(hunt, plan, stop)),
             false => scratch.search(hunt, plan, stop),
         }?;
         // A store that its flaw has damaged refuses all tests: the search goes on in a new one.

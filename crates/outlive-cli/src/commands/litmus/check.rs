@@ -28,8 +28,8 @@ pub struct Check {
     /// Files of tests
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// The most concurrent instances of an `always` test in the models [default: 2 of a test with
-    /// up to two transactions, otherwise 1]
+    /// Maximum number of concurrent instances of an `always` test in the models [default: 2 for a
+    /// test with up to two transactions, otherwise 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
     instances: Option<u8>,
     /// Print the result as JSON

@@ -35,7 +35,7 @@ pub struct Outcome {
     pub points: BTreeMap<String, u64>,
     /// The dead processes that the store has recovered.
     pub recoveries: u64,
-    /// The memory servers that have left.
+    /// The memory servers that have left with replicas.
     pub losses: u64,
     /// The tests that could not run, each in a store of its own.
     pub errors: u64,
@@ -97,7 +97,7 @@ impl fmt::Display for Outcome {
         write!(
             f,
             "; {} committed, {} processes died in transactions, {} recoveries, {} memory servers \
-             left, {} tests could not run",
+             left with replicas, {} tests could not run",
             self.committed, self.crashes, self.recoveries, self.losses, self.errors
         )
     }
@@ -131,6 +131,8 @@ pub struct Row {
     errors: u64,
     /// Whether processes had crash points, so that some must have died.
     is_crashing: bool,
+    /// Whether memory servers left, so that some must have had replicas.
+    loses_memory: bool,
     found_by: BTreeSet<String>,
     found_by_families: BTreeSet<&'static str>,
     found_as: BTreeSet<&'static str>,
@@ -171,6 +173,7 @@ impl Row {
             losses: sum(|it| it.losses),
             errors: sum(|it| it.errors),
             is_crashing: !hunt.crashes.is_empty() && hunt.unreachable.is_none(),
+            loses_memory: hunt.loses_memory,
             found_by: found().chain(again()).map(|it| it.test.clone()).collect(),
             found_by_families: found().chain(again()).map(|it| it.family).collect(),
             found_as: found().chain(again()).map(|it| it.what).collect(),
@@ -198,7 +201,7 @@ impl Row {
                 self.found * 10 < self.seeds * 8 || self.median_seconds.is_none_or(|it| it > limit)
             }
         };
-        lacks_crashes || is_missed
+        lacks_crashes || is_missed || self.loses_memory && self.losses == 0
     }
 
     /// The bug with its category and protocol.

@@ -12,6 +12,7 @@ use outlive_litmus::test::Test;
 use outlive_store::servers::{MemoryServer, Store, StoreOptions};
 use outlive_store::verbs::Link;
 use outlive_store::workloads::bytes_per_server;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -35,15 +36,15 @@ const JITTER: u64 = 200;
 pub struct Scratch {
     path: PathBuf,
     store: Store,
-    /// Those that never leave.
-    memory: Vec<MemoryServer>,
+    /// The oldest one first.
+    memory: VecDeque<MemoryServer>,
     bytes: u64,
     /// The file in which clients record their crash points.
     record: NamedTempFile,
 }
 
 impl Scratch {
-    /// Creates a store with two memory servers, and with a third one if some leave.
+    /// Creates a store with two memory servers, and with a third one if servers leave.
     pub fn new(hunt: &Hunt) -> Result<Self, Failure> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -61,7 +62,7 @@ impl Scratch {
         let mut scratch = Self {
             path,
             store,
-            memory: Vec::new(),
+            memory: VecDeque::new(),
             bytes: bytes_per_server(&[(KEYS.into(), 1)], 1, 2),
             record: NamedTempFile::new().map_err(no_record)?,
         };
@@ -76,7 +77,7 @@ impl Scratch {
         }));
         for _ in 0..servers {
             let server = scratch.store.serve_memory(scratch.bytes)?;
-            scratch.memory.push(server);
+            scratch.memory.push_back(server);
         }
         Ok(scratch)
     }
@@ -166,14 +167,16 @@ impl Scratch {
 
     /// Calls `search`, while memory servers leave and their replicas are restored in others.
     pub fn while_losing_memory(
-        &self,
-        search: impl FnOnce() -> Result<Outcome, Failure>,
+        &mut self,
+        search: impl FnOnce(&Self) -> Result<Outcome, Failure>,
     ) -> Result<Outcome, Failure> {
         let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
+        let mut memory = std::mem::take(&mut self.memory);
+        let result = thread::scope(|scope| {
             let (store, bytes, end) = (&self.store, self.bytes, &is_over);
-            let losing = scope.spawn(move || lose_memory(store, bytes, end));
-            let outcome = search();
+            let memory = &mut memory;
+            let losing = scope.spawn(move || lose_memory(store, (memory, bytes), end));
+            let outcome = search(self);
             is_over.store(true, Ordering::Relaxed);
             let lost = losing.join().unwrap_or(Err(Failure::new(
                 "the thread with the memory servers has panicked",
@@ -181,7 +184,9 @@ impl Scratch {
             let mut outcome = outcome?;
             outcome.losses = lost?;
             Ok(outcome)
-        })
+        });
+        self.memory = memory;
+        result
     }
 }
 
@@ -198,17 +203,20 @@ fn explain(hunt: &Hunt, test: &Test, report: &TestReport) {
     }
 }
 
-/// Lets one memory server after another leave, and restores its replicas. Returns their number.
-fn lose_memory(store: &Store, bytes: u64, is_over: &AtomicBool) -> Result<u64, Failure> {
+/// Lets one memory server after another leave, the oldest first, and restores their replicas in new
+/// ones. Returns the number of servers that had replicas.
+fn lose_memory(
+    store: &Store,
+    (memory, bytes): (&mut VecDeque<MemoryServer>, u64),
+    is_over: &AtomicBool,
+) -> Result<u64, Failure> {
     let compute = store.join_compute()?;
     let mut losses = 0;
-    let mut leaving = store.serve_memory(bytes)?;
     while !is_over.load(Ordering::Relaxed) {
         thread::sleep(LOSSES);
-        let next = store.serve_memory(bytes)?;
-        drop(std::mem::replace(&mut leaving, next));
-        losses += 1;
-        compute.restore()?;
+        memory.push_back(store.serve_memory(bytes)?);
+        drop(memory.pop_front());
+        losses += u64::from(compute.restore()?.replicas > 0);
     }
     Ok(losses)
 }
