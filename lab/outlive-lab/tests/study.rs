@@ -44,6 +44,7 @@ fn studies_are_listed() {
         "objects",
         "leased-objects",
         "pool-access",
+        "pool-replicas",
         "spawn",
         "wordcount-kills",
         "guests",

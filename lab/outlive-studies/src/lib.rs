@@ -52,6 +52,7 @@ mod objects;
 pub mod paired;
 mod pandora;
 mod pool_access;
+mod pool_replicas;
 mod recxl;
 mod row;
 mod scaling;
@@ -79,6 +80,7 @@ pub fn studies() -> &'static [Study] {
         objects::STUDY,
         leased_objects::STUDY,
         pool_access::STUDY,
+        pool_replicas::STUDY,
         crowd::STUDY,
         buddy::STUDY,
         heap::STUDY,
