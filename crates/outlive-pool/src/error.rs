@@ -126,9 +126,9 @@ pub enum PoolError {
         /// The address.
         address: Address,
     },
-    /// The server that had the memory at the address has died, and no replica is left.
+    /// The server that had the memory at the address has died, and it has no live replica.
     #[error(
-        "the slice at {address} was lost with {server}, and no replica is left; free the allocation"
+        "the slice at {address} was lost with {server}, and has no live replica; free the allocation"
     )]
     Lost {
         /// The address.

@@ -2,9 +2,10 @@
 //!
 //! A *server* is a process that lends a part of its memory to the pool. A *client* allocates memory
 //! on any server, and reads and writes it by loads and stores, without processor time of the
-//! server. Any of them may die at any instruction: a dead client's memory is freed, and the memory
-//! of a dead server is that of another replica or a typed error ([`PoolError::Lost`]), never wrong
-//! data. (E. Amaro, S. Wang, A. Panda and M. K. Aguilera, *Logical Memory Pools*, HotNets 2023.)
+//! server. Any of them may die at any instruction: a dead client's memory is freed, and an access
+//! to the memory of a dead server uses another replica or returns a typed error
+//! ([`PoolError::Lost`]), never wrong data. (E. Amaro, S. Wang, A. Panda and M. K. Aguilera,
+//! *Logical Memory Pools*, HotNets 2023.)
 //!
 //! Built so far: servers, logical addresses, allocation with placement, guards, typed vectors,
 //! counters, leased objects, slices that move between servers while they are used, and replicas.
@@ -42,7 +43,7 @@ pub mod internals {
     pub use crate::coherent::{
         AllocatePoint, Coherent, FreePoint, Home, Homes, Line, MovePoint, NotAllocated, NotMoved,
         Pace, Place, Recovery, ReplicaPoint, Run, SealPoint, ServerFiles, ServerPoint, ToWrite,
-        Translated, Unfinished, WriteSet,
+        Translated, Unfinished, Why, WriteSet,
     };
     pub use crate::layout::Use;
 }

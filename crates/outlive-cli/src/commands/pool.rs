@@ -181,10 +181,9 @@ impl Create {
 #[command(after_help = "Examples:\n  \
     outlive pool serve /dev/shm/pool               # in one terminal\n  \
     outlive pool serve /dev/shm/pool --size 1G     # in another; kill -9 it\n\n\
-    Clients use the memory without processor time of this server. It rebuilds lost replicas of any \
-    server. On Ctrl-C it moves its slices to \
-    other servers and leaves. Slices for which they have no memory, and those of leased objects, \
-    are lost.")]
+    Clients use the memory without processor time of this server. It also rebuilds the lost \
+    replicas of all servers. On Ctrl-C it moves its slices to other servers and leaves. Slices that \
+    do not fit there and have no other replica, and those of leased objects, are lost.")]
 pub struct Serve {
     #[command(flatten)]
     which: Which,
@@ -236,7 +235,7 @@ impl Serve {
             }
             if collected.elapsed() >= BETWEEN_COLLECTS {
                 objects::collect(&objects);
-                rebuild(&server);
+                rebuild(&server, &stop);
                 collected = Instant::now();
             }
             if let Some(News::Event(event)) = events.wait_for_unless(PATIENCE, is_stopped)
@@ -254,7 +253,9 @@ impl Serve {
                 let own = { status.servers.iter() }.find(|it| it.entry.id == server.id());
                 let slices = own.map_or(0, |it| it.slices);
                 drop(server);
-                output::line(format_args!("left the pool; {slices} slices are lost"))
+                output::line(format_args!(
+                    "left the pool; {slices} slices are lost, unless they have replicas"
+                ))
             }
             Err((_, error)) => Err(error.into()),
         }
@@ -262,8 +263,10 @@ impl Serve {
 }
 
 /// Rebuilds lost replicas, and prints their number.
-fn rebuild(server: &Server) {
-    let rebuilt = server.client().rebuild(MoveBudget::default()).rebuilt;
+fn rebuild(server: &Server, stop: &AtomicBool) {
+    let goes_on = || !stop.load(Ordering::Acquire);
+    let rebuilt = { server.client() }.rebuild_while(MoveBudget::default(), goes_on);
+    let rebuilt = rebuilt.rebuilt;
     if rebuilt > 0 {
         say(format!("rebuilt {}", amount::Many(rebuilt, "replica")));
     }

@@ -184,7 +184,7 @@ fn the_demo_has_the_right_sum_after_servers_were_killed() {
         assert_explained("## `outlive pool demo", &printed);
         let json: Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(json["sum"], json["expected"], "{json:#}");
-        // What had no replica is lost.
+        // Slices without replicas are lost.
         let failures = json["failures"].as_array().unwrap();
         assert!(
             failures.iter().all(|it| it["error"].is_string()),
@@ -219,7 +219,7 @@ fn replicas_are_rebuilt() {
     while phases(path)[0] != "dead" {
         assert!(begin.elapsed().as_secs() < 60, "{:?}", phases(path));
     }
-    // A server may have done it before.
+    // A server may have rebuilt them already.
     let printed = outlive(["pool", "rebuild", path, "--json"]).succeeds();
     assert_explained("## `outlive pool rebuild", &printed);
     let text = outlive(["pool", "rebuild", path, "--budget", "1G"]).succeeds();

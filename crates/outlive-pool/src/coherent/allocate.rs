@@ -4,7 +4,7 @@
 //!    to "part of the first". From then on these slices belong to the owner, and a survivor finds
 //!    them by its instance.
 //! 2. The [generation](super::generation) of the allocation, in map words without a frame.
-//!    The [shape](super::replicas), if the allocation has replicas.
+//!    If the allocation has replicas, then its [shape](super::replicas), in holder words.
 //! 3. For each slice: the map word without access, which names a frame; then the claim of the frame
 //!    by a compare-and-swap of its fine word. A survivor that finds a map word releases the frame
 //!    if the slice has it.
@@ -66,16 +66,16 @@ impl From<PoolError> for NotAllocated {
 /// The servers that may have a slice.
 struct Choice<'s> {
     servers: &'s [ServerEntry],
-    /// The place in `servers` of the one that is tried first, modulo their number.
+    /// The index in `servers` of the first server to try, modulo the number of servers.
     turn: u64,
     /// The numbers of servers that have another replica of the slice.
     taken: Vec<u16>,
 }
 
 impl<M: Memory> Coherent<M> {
-    /// Allocates `slices` slices in one run for the process `owner`, of zeros unless `kind` says
-    /// otherwise, and their replicas. Waits for no other process. Obstruction-free: clients that
-    /// claim neighbouring slices at one time may repeat their claims.
+    /// Allocates `slices` slices and their replicas in one run for the process `owner`. They are
+    /// zero unless `kind` is [`Use::Overwritten`]. Waits for no other process. Obstruction-free:
+    /// clients that claim neighbouring slices at one time may repeat their claims.
     ///
     /// # Errors
     /// If there are not enough addresses, frames or servers, or the server is not live. Nothing is

@@ -81,6 +81,10 @@ impl<M: Memory> Coherent<M> {
             }
             census.slices += 1;
             census.hidden += u64::from(!word.has_access());
+            let is_replicated = self.address_of(slice, word).is_replicated();
+            if word.has_access() && is_replicated {
+                wrong.extend(self.wrong_replicas(slice));
+            }
             let whole = self.map_word(first);
             if word.has_access() && whole.has_access() && word.generation() != whole.generation() {
                 wrong.push(format!("slice {slice} has another generation than {first}"));

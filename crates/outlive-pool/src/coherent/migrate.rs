@@ -79,6 +79,15 @@ pub trait Pace {
     fn waits(&mut self) -> bool;
 }
 
+/// The reason for a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The slice shall be on the server. A lost replica is rebuilt there.
+    Move,
+    /// The slice is a lost replica. If it is not lost any more, it stays.
+    Lost,
+}
+
 /// A move that its mover, or a survivor, has not completed or cancelled yet.
 #[derive(Debug)]
 #[must_use = "the move is finished later"]
@@ -133,7 +142,7 @@ impl<M: Memory> Coherent<M> {
         self,
         mover: Instance,
         address: Address,
-        to: ServerId,
+        (to, why): (ServerId, Why),
         homes: &impl Homes<M>,
         pace: &mut impl Pace,
     ) -> Result<Option<Unfinished>, NotMoved> {
@@ -161,6 +170,7 @@ impl<M: Memory> Coherent<M> {
             has_moved: false,
             old: Vec::new(),
         };
+        let to = (to, why);
         let error = match self.move_claimed((mover, record), (address, slice), to, homes, pace) {
             Ok(true) => {
                 unfinished.has_moved = true;
@@ -192,12 +202,12 @@ impl<M: Memory> Coherent<M> {
         PoolError::BeingMoved { address, by }
     }
 
-    /// Moves a slice whose mover word the mover has. Returns `false` if it is there already.
+    /// Moves a slice whose mover word `mover` has. Returns `false` if the slice is on `to` already.
     fn move_claimed(
         self,
         (mover, record): (Instance, Record),
         (address, slice): (Address, u64),
-        to: ServerId,
+        (to, why): (ServerId, Why),
         homes: &impl Homes<M>,
         pace: &mut impl Pace,
     ) -> Result<bool, PoolError> {
@@ -209,8 +219,16 @@ impl<M: Memory> Coherent<M> {
         if !old.has_access() || old.generation() != address.generation() {
             return Err(PoolError::Freed { address });
         }
-        if old.segment() == to.0 {
+        let is_alive = self.is_alive(old);
+        if is_alive && (old.segment() == to.0 || why == Why::Lost) {
             return Ok(false);
+        }
+        // Before a frame is claimed: a rebuild may have no other server.
+        if address.is_replicated() && self.replica_is_on(slice, to) {
+            return Err(PoolError::HasReplica {
+                address,
+                server: to,
+            });
         }
         let source = self.claim_source(mover, address, (slice, old), homes)?;
         let moved = self
@@ -222,7 +240,7 @@ impl<M: Memory> Coherent<M> {
         moved.map(|()| true)
     }
 
-    /// Claims a frame of the server `to`, which the record names.
+    /// Stores a frame of the server `to` in the record, and claims it.
     fn claim_target(
         self,
         record: Record,
@@ -232,15 +250,9 @@ impl<M: Memory> Coherent<M> {
     ) -> Result<MapWord, PoolError> {
         self.set_old(record, old);
         let entry = self.server(to).filter(|it| it.phase == Phase::Live);
-        let entry = entry.ok_or_else(|| {
-            let phase = self.server(to).map_or(Phase::Free, |it| it.phase);
-            PoolError::NotLive { server: to, phase }
-        })?;
-        let lost = PoolError::Lost {
-            address,
-            server: to,
-        };
-        let home = homes.home(to.0, entry.generation)?.ok_or(lost)?;
+        let entry = entry.ok_or_else(|| self.not_live(to))?;
+        let home = homes.home(to.0, entry.generation)?;
+        let home = home.ok_or_else(|| self.not_live(to))?;
         let note = |word| {
             self.set_new(record, word);
             self.memory.crash_point(MovePoint::Pending);
@@ -253,13 +265,19 @@ impl<M: Memory> Coherent<M> {
             });
         };
         self.memory.crash_point(MovePoint::Framed);
-        match address.is_replicated() && self.has_replica_on(slice, to) {
+        match address.is_replicated() && self.may_meet_replica(slice, new) {
             true => Err(PoolError::HasReplica {
                 address,
                 server: to,
             }),
             false => Ok(new),
         }
+    }
+
+    /// Returns the error for a target that is not live, or not any more.
+    fn not_live(self, server: ServerId) -> PoolError {
+        let phase = self.server(server).map_or(Phase::Free, |it| it.phase);
+        PoolError::NotLive { server, phase }
     }
 
     /// Copies the slice from `source` to the frame of `new`, and flips its map word from `old`.
@@ -272,7 +290,12 @@ impl<M: Memory> Coherent<M> {
         homes: &impl Homes<M>,
         pace: &mut impl Pace,
     ) -> Result<(), PoolError> {
-        let target = self.frame(address, (slice, new), homes)?;
+        let to = ServerId(new.segment());
+        let target = self.frame(address, (slice, new), homes);
+        let target = target.map_err(|error| match error {
+            PoolError::Lost { .. } => self.not_live(to),
+            error => error,
+        })?;
         let early = self.users_of(slice, Access::Write);
         self.wait_for(address, early, pace, || true)?;
         let mut chunks = u64::MAX;
@@ -306,11 +329,16 @@ impl<M: Memory> Coherent<M> {
         });
         // Acquire: as in `confirm`.
         self.memory.fence(Ordering::Acquire);
-        for word in [source.word, new] {
-            let server = ServerId(word.segment());
-            if !self.has_memory(server, word.server_generation()) {
-                return Err(PoolError::Lost { address, server });
-            }
+        if !self.is_alive(source.word) {
+            let server = ServerId(source.word.segment());
+            // Another replica may be alive.
+            return Err(match address.is_replicated() {
+                true => PoolError::MoveCancelled { address },
+                false => PoolError::Lost { address, server },
+            });
+        }
+        if !self.is_alive(new) {
+            return Err(self.not_live(to));
         }
         // Frozen until the new server is known to have been alive at the flip: no writer begins, so
         // both frames are equal, and the flip can be taken back.
@@ -320,11 +348,10 @@ impl<M: Memory> Coherent<M> {
         // SeqCst: the state of the new server is read after the flip.
         self.memory.fence(Ordering::SeqCst);
         self.thaw_slice(slice);
-        if self.map_word(slice).has_frame_of(old) {
-            let server = ServerId(new.segment());
-            return Err(PoolError::Lost { address, server });
+        match self.map_word(slice).has_frame_of(old) {
+            true => Err(self.not_live(to)),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     pub(super) fn frame(
@@ -335,8 +362,7 @@ impl<M: Memory> Coherent<M> {
     ) -> Result<(M, Offset), PoolError> {
         let server = ServerId(word.segment());
         let home: Option<Home<M>> = homes.home(word.segment(), word.server_generation())?;
-        let home = home.ok_or(PoolError::Lost { address, server })?;
-        let frame = home.frame_of(word.index().into(), slice);
+        let frame = home.and_then(|home| home.frame_of(word.index().into(), slice));
         frame.ok_or_else(|| match self.is_lost_by_now(word) {
             true => PoolError::Lost { address, server },
             false => PoolError::Damaged { address, server },

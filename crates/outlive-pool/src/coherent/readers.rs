@@ -126,8 +126,8 @@ impl<M: Memory> Coherent<M> {
     }
 
     /// Ends the announcements of a reader that has died or has forgotten guards. Replicas that it
-    /// was writing are made equal. What such a writer has stored is not marked for a mover, so all
-    /// chunks are.
+    /// was writing are made equal. The writer has not marked the chunks that it stored to, so all
+    /// chunks are marked.
     ///
     /// # Errors
     /// If a live server with a replica cannot be reached. Nothing is withdrawn then.

@@ -8,6 +8,8 @@
 //! one is equal to the source.
 //!
 //! A survivor of the mover finds a record without frames, and only releases it.
+//!
+//! Tests and proofs: see [`replicas`](super::replicas).
 
 use super::moves::Record;
 use super::{Coherent, Homes, ServerId};

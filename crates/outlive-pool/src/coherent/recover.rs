@@ -25,8 +25,8 @@ pub struct Recovery {
 }
 
 impl<M: Memory> Coherent<M> {
-    /// Recovers the dead instance `gone` as `survivor`: declares its servers dead, makes the
-    /// replicas equal that it was writing, withdraws the announcements of its readers, completes or
+    /// Recovers the dead instance `gone` as `survivor`: declares its servers dead, equalises
+    /// the replicas that it was writing, withdraws the announcements of its readers, completes or
     /// cancels its moves, and frees its allocations that were not kept. Waits for no thread. Any
     /// number of survivors may call this; exactly one claims each entry.
     ///

@@ -7,8 +7,11 @@
 //! 4. It marks the chunks that it has written for movers, releases the lock, and withdraws the
 //!    announcements.
 //!
-//! If the writer dies with the lock, a survivor copies from the last replica to the first, and
-//! continues with the rest of step 4. A word is then in all replicas or in none.
+//! If the writer dies while it has the lock, a survivor copies each replica to the one before it,
+//! beginning with the last, and releases the lock. It then marks all chunks and withdraws the
+//! announcements. A stored word is then in all live replicas or in none.
+//!
+//! Tests and proofs: see [`replicas`](super::replicas).
 
 use super::readers::Access;
 use super::replicas::ReplicaSet;
@@ -52,11 +55,11 @@ pub enum ToWrite<M: Memory = Native> {
     Ready(WriteSet<M>),
     /// A replica is frozen: the caller retries, and may [thaw](Coherent::thaw_replicas) it.
     Frozen,
-    /// Another reader has the lock: the caller retries. Its process, and whether it is the caller.
+    /// The lock is taken. The caller retries, unless it has the lock itself.
     Locked {
-        /// The process that has the lock, unless that was released meanwhile.
+        /// The process that has the lock; `None` if the lock was released meanwhile.
         by: Option<Instance>,
-        /// Whether the calling reader itself has the lock.
+        /// Whether the calling reader has the lock.
         is_own: bool,
     },
 }
@@ -76,11 +79,11 @@ impl<M: Memory> WriteSet<M> {
         self.set.slices().count()
     }
 
-    /// Stores a word, `byte` bytes behind the first byte of the slice.
+    /// Stores a word at `byte` of the slice.
     #[inline]
     pub fn store(&self, byte: u64, word: u64) {
         for replica in self.alive().rev() {
-            // Release: a reader that has seen the word in a replica finds it in those behind.
+            // Release: a reader that has seen the word in a replica finds it in the later ones.
             { replica.memory }.store(replica.at + byte, word, Ordering::Release);
         }
     }
@@ -157,8 +160,9 @@ impl<M: Memory> Coherent<M> {
             return Ok(locked(by));
         }
         self.memory.crash_point(ReplicaPoint::Locked);
-        // No map word changes from here on: movers wait for the announcements. So the replicas that
-        // are lost stay lost, and the others are equal.
+        // From here on no map word names another frame, because movers wait for the announcements;
+        // a map word may be frozen or made inaccessible. So lost replicas stay lost, and the others
+        // are equal.
         let found = self.frames_of(set, &words, address, homes);
         let refused = match found {
             Ok(frames) if frames.iter().any(Option::is_some) => {
@@ -211,8 +215,8 @@ impl<M: Memory> Coherent<M> {
         self.memory.crash_point(ReplicaPoint::Unlocked);
     }
 
-    /// Loads the word that is `byte` bytes behind the first byte of the slice, from a replica that
-    /// was alive after the load; 0 if there is none.
+    /// Loads the word at `byte` of the slice from a replica that was alive after the load; 0 if
+    /// there is none.
     #[inline]
     pub fn load_replica(self, replicas: &WriteSet<M>, byte: u64) -> u64 {
         for replica in replicas.alive() {
@@ -279,9 +283,8 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    /// Makes the replicas equal that the reader of `line` was writing when it died, and releases
-    /// their locks. The announcements of the reader are still there, so no replica is moved or
-    /// released.
+    /// Equalises the replicas that the dead reader of `line` was writing, and releases their locks.
+    /// The announcements of the reader are still there, so no replica is moved or released.
     ///
     /// # Errors
     /// If a live server cannot be reached.
@@ -315,18 +318,26 @@ impl<M: Memory> Coherent<M> {
         address: Address,
         homes: &impl Homes<M>,
     ) -> Result<(), PoolError> {
-        let words: Vec<_> = set.slices().map(|slice| self.map_word(slice)).collect();
-        let frames = self.frames_of(set, &words, address, homes)?;
-        let alive: Vec<_> = frames.into_iter().flatten().collect();
-        for pair in alive.windows(2).rev() {
-            self.copy_alive(pair[1], pair[0]);
-            self.memory.crash_point(ReplicaPoint::Equalised);
+        loop {
+            let words: Vec<_> = set.slices().map(|slice| self.map_word(slice)).collect();
+            let frames = self.frames_of(set, &words, address, homes)?;
+            let alive: Vec<_> = frames.into_iter().flatten().collect();
+            // If the server of a replica dies before all of it is copied, the one before it may be
+            // older than the later ones: again, without it.
+            let are_equal = { alive.windows(2).rev() }.all(|pair| {
+                let is_whole = self.copy_alive(pair[1], pair[0]);
+                self.memory.crash_point(ReplicaPoint::Equalised);
+                is_whole
+            });
+            if are_equal {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
-    /// Copies the slice while its server is alive: from a dead one nothing is copied.
-    fn copy_alive(self, source: Translated<M>, target: Translated<M>) {
+    /// Copies the slice until the server of `source` dies; no byte is copied from a dead server.
+    /// Returns whether all of it was copied.
+    fn copy_alive(self, source: Translated<M>, target: Translated<M>) -> bool {
         const PIECE: u64 = 4096;
         let bytes = self.sizes.slice_bytes();
         let mut piece = [0; PIECE as usize];
@@ -336,11 +347,12 @@ impl<M: Memory> Coherent<M> {
             // Acquire: the state of the server is read after the bytes.
             self.memory.fence(Ordering::Acquire);
             if !self.is_alive(source.word) {
-                return;
+                return false;
             }
-            // Release: a reader that sees a word here finds it in the replicas behind.
+            // Release: a reader that sees a word here finds it in the later replicas.
             { target.memory }.fence(Ordering::Release);
             { target.memory }.copy_in(target.at + at, piece);
         }
+        true
     }
 }

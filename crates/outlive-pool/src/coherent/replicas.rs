@@ -82,8 +82,9 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    /// Returns the set that `slice` belongs to, as any of its replicas. The slice has a mover word,
-    /// so it is not released; and its generation is that of a replicated allocation.
+    /// Returns the set that `slice` belongs to, as any of its replicas. The generation of `slice`
+    /// is that of a replicated allocation. If the caller does not have the mover word, the slice
+    /// may be released concurrently, and the result is only a hint.
     pub(super) fn replicas_with(self, slice: u64) -> Option<ReplicaSet> {
         let first = match self.owner(slice) {
             Owner::PartOf(first) if first < slice => first,
@@ -141,8 +142,8 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    /// Returns whether no replica is alive at one time. One replica may be rebuilt after it was
-    /// looked at, and before the next one is lost.
+    /// Returns whether all replicas were lost at the same instant. A replica may be rebuilt after
+    /// it was checked and before the next one is lost.
     fn are_lost(self, set: ReplicaSet) -> bool {
         let words = || set.slices().map(|slice| self.map_word(slice));
         let before: Vec<MapWord> = words().collect();
@@ -156,7 +157,8 @@ impl<M: Memory> Coherent<M> {
                 return false;
             }
         }
-        // A map word that names a dead server does so until it is changed.
+        // A dead server stays dead, so equal map words in both reads mean that no replica was alive
+        // between them.
         words().eq(before)
     }
 
@@ -169,18 +171,56 @@ impl<M: Memory> Coherent<M> {
         })
     }
 
-    /// Returns whether another replica of `slice` is on the server with number `to`, or is moved
-    /// there. The caller has the mover word of `slice`, whose record names `to`, and has executed a
-    /// full fence: of two movers one sees the other.
-    pub(super) fn has_replica_on(self, slice: u64, to: ServerId) -> bool {
-        let is_there = |other: u64| {
-            // The record first: when it names the server no more, the map word does, or the move
-            // was cancelled.
-            let record = self.record_of(other);
-            let moves = record.is_some_and(|it| self.frames_in(it)[1].segment() == to.0);
-            moves || self.map_word(other).segment() == to.0
-        };
+    /// Returns the slices of the other replicas of `slice`.
+    fn other_replicas(self, slice: u64) -> impl Iterator<Item = u64> {
         let set = self.replicas_with(slice);
-        set.is_some_and(|set| set.slices().filter(|it| *it != slice).any(is_there))
+        let all = set.into_iter().flat_map(ReplicaSet::slices);
+        all.filter(move |other| *other != slice)
+    }
+
+    /// Returns whether another replica of `slice` is on the live server `to`.
+    pub(super) fn replica_is_on(self, slice: u64, to: ServerId) -> bool {
+        self.other_replicas(slice).any(|other| {
+            let word = self.map_word(other);
+            word.segment() == to.0 && self.is_alive(word)
+        })
+    }
+
+    /// Returns whether another replica of `slice` is on the server of the frame `new`, is moved
+    /// there, or may return there. The caller has the mover word of `slice`, whose record names
+    /// `new`, and has executed a full fence: at least one of two movers sees the other.
+    pub(super) fn may_meet_replica(self, slice: u64, new: MapWord) -> bool {
+        self.other_replicas(slice).any(|other| {
+            // The record is read before the map word: if it no longer names the server, the map
+            // word names it or the move was cancelled. A frozen map word may still return to the
+            // old frame, if the server of the new one has died.
+            let record = self.record_of(other);
+            let frames = record.map_or([MapWord::unmapped(0); 2], |it| self.frames_in(it));
+            let word = self.map_word(other);
+            let is_there = |frame: MapWord| frame.has_server_of(new);
+            is_there(frames[0]) || is_there(frames[1]) || is_there(word) || word.is_frozen()
+        })
+    }
+
+    /// Returns what is wrong with the replicas of `slice`, an accessible slice of a replicated
+    /// allocation.
+    pub(super) fn wrong_replicas(self, slice: u64) -> Option<String> {
+        let Some(set) = self.replicas_with(slice) else {
+            return Some(format!("slice {slice} has no shape of its replicas"));
+        };
+        let word = self.map_word(slice);
+        let mut others = self.other_replicas(slice);
+        let met = others.find(|other| self.map_word(*other).has_server_of(word));
+        if let Some(other) = met {
+            let server = ServerId(word.segment());
+            return Some(format!(
+                "slices {slice} and {other} are replicas, and both are on {server}"
+            ));
+        }
+        let lock: u64 = self
+            .memory
+            .load(self.holder_at(set.lock()), Ordering::Acquire);
+        let holder = lock.checked_sub(1).map(|it| self.owner_of_line(it));
+        (holder == Some(None)).then(|| format!("the write lock of slice {slice} has no owner"))
     }
 }

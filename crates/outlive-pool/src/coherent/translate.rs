@@ -120,6 +120,12 @@ impl<M: Memory> Coherent<M> {
 
     /// Returns the server of the slice of `address`; `None` if that is freed or lost.
     pub(crate) fn server_at(self, address: Address) -> Option<ServerId> {
+        if address.is_replicated() {
+            let set = self.replicas_at(address).ok()?;
+            let mut words = set.slices().map(|slice| self.map_word(slice));
+            let first = words.find(|word| self.is_alive(*word));
+            return first.map(|word| ServerId(word.segment()));
+        }
         self.demand_server(address).ok()?;
         let slice = address.position() >> self.sizes.slice_bits;
         Some(ServerId(self.map_word(slice).segment()))
@@ -169,8 +175,9 @@ impl<M: Memory> Coherent<M> {
         if !self.has_memory(server, generation) {
             return Err(lost());
         }
-        let home = homes.home(segment, generation)?.ok_or_else(lost)?;
-        let (memory, at) = match home.frame_of(word.index().into(), slice) {
+        let home = homes.home(segment, generation)?;
+        let frame = home.and_then(|home| home.frame_of(word.index().into(), slice));
+        let (memory, at) = match frame {
             Some(frame) => frame,
             // The fine map was read after the memory was lost.
             None if self.is_lost_by_now(word) => return Err(lost()),

@@ -62,6 +62,13 @@ impl MapWord {
         self.without_access().0 == other.without_access().0
     }
 
+    /// Returns whether both words name the same generation of the same server.
+    pub const fn has_server_of(self, other: Self) -> bool {
+        self.segment() != 0
+            && self.segment() == other.segment()
+            && self.server_generation() == other.server_generation()
+    }
+
     pub const fn has_access(self) -> bool {
         self.0 & MAPPED != 0
     }

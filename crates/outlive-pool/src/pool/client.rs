@@ -25,15 +25,15 @@ pub enum Placement {
     Any,
 }
 
-/// What an allocation survives.
+/// The redundancy of an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Redundancy {
     /// The slices on a server that dies are [lost](PoolError::Lost).
     #[default]
     None,
-    /// Each slice is on this number of servers, 2 or 3. It is lost if all of them die before lost
-    /// replicas are [rebuilt](Client::rebuild).
+    /// Each slice is on this number of servers, 1 to 3; 1 is the same as [`None`](Self::None). The
+    /// slice is lost if all of them die before lost replicas are [rebuilt](Client::rebuild).
     Replicas(u8),
 }
 
@@ -119,7 +119,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// As `allocate`, and if there are fewer live servers than replicas.
+    /// As `allocate`, if there are fewer live servers than replicas, or if the number of replicas
+    /// is not 1 to 3.
     ///
     /// # Crash
     /// A survivor frees the memory.

@@ -181,7 +181,8 @@ impl Drop for Reader {
         if self.slots.get() != 0
             && let Err(error) = coherent.abandon(self.line, self.pool())
         {
-            tracing::warn!(%error, "the guards of a reader remain until its process ends");
+            tracing::warn!(%error, "the guards of a reader are ended later");
+            self.client.joined.entries.lock().lines.push(self.line);
             return;
         }
         coherent.release_line(self.line, self.client.instance());

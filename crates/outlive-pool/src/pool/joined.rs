@@ -58,8 +58,8 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// Releases the freed memory of this member that no reader uses any more, and the mappings of
-    /// lost servers.
+    /// Releases the freed memory of this member that no reader uses any more, the lines of dead
+    /// readers, and the mappings of lost servers.
     pub fn collect(&self, held: &mut Held) {
         self.finish_lines(held);
         if self.finish_moves(held) && self.pool.recover_departed(held, &self.process) {
@@ -99,7 +99,7 @@ impl Joined {
         held.lines.retain(|line| {
             let finished = { self.pool.coherent() }.finish_line(own, *line, &self.pool);
             if let Err(error) = &finished {
-                tracing::warn!(%error, "replicas of a dead writer are made equal later");
+                tracing::warn!(%error, "the replicas of a dead writer are not equal yet; the next collection retries");
             }
             finished.is_err()
         });

@@ -1,7 +1,7 @@
 //! Moves of slices between servers, by a client.
 
 use super::Client;
-use crate::coherent::{Pace, Phase, ServerId};
+use crate::coherent::{Pace, Phase, ServerId, Why};
 use crate::error::PoolError;
 use crate::layout::{Address, Owner};
 use core::time::Duration;
@@ -86,7 +86,8 @@ impl Client {
     /// A writer waits at most until the mover has copied the chunks (each a 64th of the slice) that
     /// were written since its previous pass.
     ///
-    /// A replica that is lost is rebuilt there from another one.
+    /// A lost replica is rebuilt on `to` from a live one. The address of a slice with replicas
+    /// names the first replica; [`slices`](Self::slices) also returns those of the others.
     ///
     /// # Errors
     /// If the slice is not allocated, belongs to a leased object, is lost, is being moved, or is
@@ -100,6 +101,15 @@ impl Client {
         &self,
         address: Address,
         to: ServerId,
+        budget: MoveBudget,
+    ) -> Result<bool, PoolError> {
+        self.move_because(address, (to, Why::Move), budget)
+    }
+
+    fn move_because(
+        &self,
+        address: Address,
+        to: (ServerId, Why),
         budget: MoveBudget,
     ) -> Result<bool, PoolError> {
         let (pool, own) = (self.pool(), self.instance());
@@ -171,6 +181,8 @@ impl Client {
             _ => pool.live(server)?,
         };
         let mut drained = Drained::default();
+        let mut targets = self.pool().targets();
+        targets.retain(|target| target.0 != server);
         for slice in 0..coherent.sizes().slices {
             let word = coherent.map_word(slice);
             let is_here = word.segment() == server.0
@@ -180,8 +192,8 @@ impl Client {
                 continue;
             }
             let address = coherent.address_of(slice, word);
-            match self.move_away(address, server, budget) {
-                Ok(_) => drained.moved += 1,
+            match self.move_away(address, Why::Move, &mut targets, budget) {
+                Ok(moved) => drained.moved += u64::from(moved),
                 // Freed meanwhile.
                 Err(PoolError::Freed { .. }) => {}
                 Err(error) => drained.remaining.push((address, error)),
@@ -190,30 +202,29 @@ impl Client {
         Ok(drained)
     }
 
-    /// Moves a slice from `server` to another one, or rebuilds it there.
+    /// Moves a slice to one of `targets`, that with the most free frames first.
     pub(super) fn move_away(
         &self,
         address: Address,
-        server: ServerId,
+        why: Why,
+        targets: &mut [Target],
         budget: MoveBudget,
     ) -> Result<bool, PoolError> {
-        let mut targets = self.pool().free_frames();
-        targets.retain(|(id, free)| *id != server && *free > 0);
         targets.sort_by_key(|(_, free)| core::cmp::Reverse(*free));
         let mut result = Err(PoolError::OutOfMemory {
             slice_bytes: self.pool().coherent().sizes().slice_bytes(),
             servers: targets.len(),
         });
-        for (target, _) in targets {
-            result = self.move_slice(address, target, budget);
-            // Another client may have taken its last frame, or it has another replica.
-            let is_full = matches!(
-                result,
-                Err(PoolError::OutOfMemory { .. }
-                    | PoolError::NotLive { .. }
-                    | PoolError::HasReplica { .. })
-            );
-            if !is_full {
+        for (target, free) in targets.iter_mut().filter(|(_, free)| *free > 0) {
+            result = self.move_because(address, (*target, why), budget);
+            match &result {
+                Ok(moved) => *free -= u64::from(*moved),
+                // Another client has taken its last frame, or it has died.
+                Err(PoolError::OutOfMemory { .. } | PoolError::NotLive { .. }) => *free = 0,
+                Err(PoolError::HasReplica { .. }) => {}
+                Err(_) => break,
+            }
+            if result.is_ok() {
                 break;
             }
         }
@@ -221,9 +232,12 @@ impl Client {
     }
 }
 
+/// A server to which slices can be moved, and the number of its free frames.
+pub(super) type Target = (ServerId, u64);
+
 impl super::Pool {
-    /// Returns the live servers with the numbers of their free frames.
-    fn free_frames(&self) -> Vec<(ServerId, u64)> {
+    /// Returns the live servers with the numbers of their free frames. Reads their fine maps.
+    pub(super) fn targets(&self) -> Vec<Target> {
         use crate::coherent::Homes;
         let _held = self.inner.here.hold();
         let live = { self.coherent().servers() }.filter(|it| it.phase == Phase::Live);

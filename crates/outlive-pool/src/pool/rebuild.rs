@@ -1,7 +1,7 @@
 //! The rebuilding of replicas that were lost with their servers.
 
 use super::{Client, MoveBudget};
-use crate::coherent::ServerId;
+use crate::coherent::Why;
 use crate::error::PoolError;
 use crate::layout::Address;
 
@@ -10,7 +10,8 @@ use crate::layout::Address;
 pub struct Rebuilt {
     /// The number of replicas that were rebuilt.
     pub rebuilt: u64,
-    /// The replicas that are still lost, each with the reason.
+    /// The replicas that this call did not rebuild, each with the reason: another member may be
+    /// rebuilding them.
     pub remaining: Vec<(Address, PoolError)>,
 }
 
@@ -19,20 +20,34 @@ impl Client {
     /// readers and writers of all processes use the slices. Reads the map word of every slice.
     ///
     /// A slice is rebuilt on a server that has no other replica of it, those with the most free
-    /// memory first. Any member may call this; of several, one rebuilds each replica.
+    /// memory first. Any member may call this; of several, one rebuilds each replica; the others
+    /// report `BeingMoved`, or leave it where it is.
     ///
     /// # Crash
     /// As [`move_slice`](Self::move_slice): a replica is rebuilt or still lost.
     pub fn rebuild(&self, budget: MoveBudget) -> Rebuilt {
+        self.rebuild_while(budget, || true)
+    }
+
+    /// As [`rebuild`](Self::rebuild), and stops before the next replica when `goes_on` returns
+    /// `false`.
+    ///
+    /// # Crash
+    /// As `rebuild`.
+    pub fn rebuild_while(&self, budget: MoveBudget, goes_on: impl Fn() -> bool) -> Rebuilt {
         let coherent = self.pool().coherent();
         let mut result = Rebuilt::default();
+        let mut targets = None;
         for slice in 0..coherent.sizes().slices {
             let Some(address) = coherent.rebuildable(slice) else {
                 continue;
             };
-            let lost = ServerId(coherent.map_word(slice).segment());
-            match self.move_away(address, lost, budget) {
-                Ok(_) => result.rebuilt += 1,
+            if !goes_on() {
+                break;
+            }
+            let targets = targets.get_or_insert_with(|| self.pool().targets());
+            match self.move_away(address, Why::Lost, targets, budget) {
+                Ok(moved) => result.rebuilt += u64::from(moved),
                 // Freed meanwhile.
                 Err(PoolError::Freed { .. }) => {}
                 Err(error) => result.remaining.push((address, error)),

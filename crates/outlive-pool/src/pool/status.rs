@@ -31,7 +31,7 @@ pub struct PoolStatus {
     pub objects: u64,
     /// The number of slices that are allocated.
     pub slices: u64,
-    /// The number of those whose server has died, and that no replica has any more.
+    /// The number of those whose server has died and that have no live replica.
     pub lost: u64,
     /// The number of replicas that are lost and can be [rebuilt](crate::Client::rebuild).
     pub degraded: u64,

@@ -14,7 +14,7 @@ use std::time::Instant;
 /// slices have larger chunks, and a longer time in proportion.
 const THAW_AFTER: Duration = Duration::from_millis(1);
 
-/// The time after which a writer no longer waits for another one of a slice with replicas.
+/// The time after which a writer stops waiting for the write lock of a slice with replicas.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Reader {
@@ -25,11 +25,15 @@ impl Reader {
     /// A slice with replicas has one write guard at a time; this call waits up to ten seconds for
     /// the guard of another reader. The guard stores each word to all replicas.
     ///
+    /// A write guard on a slice with two or three replicas counts as two or three guards of the 15.
+    ///
     /// # Errors
-    /// As [`guard`](Self::guard), and if another guard writes the slice with replicas.
+    /// As [`guard`](Self::guard); [`BeingWritten`](PoolError::BeingWritten) if another reader keeps
+    /// its write guard for ten seconds, or at once if this reader has one.
     ///
     /// # Crash
-    /// A survivor ends the guard. A word that was being stored is then in all replicas or in none.
+    /// A survivor ends the guard. A word that was being stored is then in all live replicas or in
+    /// none.
     #[inline]
     pub fn write_guard(&self, address: Address) -> Result<WriteGuard<'_>, PoolError> {
         if address.is_replicated() {
@@ -71,7 +75,7 @@ impl Reader {
 
     fn write_replicas(&self, address: Address) -> Result<WriteGuard<'_>, PoolError> {
         let coherent = self.pool().coherent();
-        let mut waits_since = None;
+        let (mut locked_since, mut frozen_since) = (None, None);
         loop {
             let slots = self.free_slots();
             let slots = slots.as_slice();
@@ -80,15 +84,25 @@ impl Reader {
             if let ToWrite::Ready(set) = tried {
                 return Ok(self.guard_of_replicas(slots, address, set));
             }
-            let waited = waits_since.get_or_insert_with(Instant::now).elapsed();
             match tried {
-                ToWrite::Frozen if waited >= self.thaw_after() => coherent.thaw_replicas(address),
-                ToWrite::Locked { by, is_own } if is_own || waited >= LOCK_PATIENCE => {
-                    let by = by.unwrap_or(self.client.instance());
-                    return Err(PoolError::BeingWritten { address, by });
+                ToWrite::Frozen => {
+                    let since = frozen_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.thaw_after() {
+                        coherent.thaw_replicas(address);
+                    }
                 }
-                _ => std::thread::yield_now(),
+                ToWrite::Locked { by, is_own } => {
+                    // The time of another freeze begins later.
+                    frozen_since = None;
+                    let since = locked_since.get_or_insert_with(Instant::now);
+                    let is_over = is_own || since.elapsed() >= LOCK_PATIENCE;
+                    if let (Some(by), true) = (by, is_over) {
+                        return Err(PoolError::BeingWritten { address, by });
+                    }
+                }
+                ToWrite::Ready(_) => {}
             }
+            std::thread::yield_now();
         }
     }
 
@@ -131,8 +145,8 @@ impl Reader {
 
 /// The memory of a slice, to read and write it. The slice is not moved while the guard lives.
 ///
-/// Words are stored by relaxed atomics. They are in the slice if a later [`confirm`](Self::confirm)
-/// succeeds. If the slice has replicas, they are then in each replica that is alive.
+/// Words are stored by atomics: Relaxed, or Release if the slice has replicas. They are in the
+/// slice if a later [`confirm`](Self::confirm) succeeds: in each live replica.
 #[derive(Debug)]
 pub struct WriteGuard<'r> {
     guard: Guard<'r>,
@@ -183,9 +197,9 @@ impl WriteGuard<'_> {
         self.written.set(self.written.get() | chunks);
     }
 
-    /// Returns the word `index` behind the guard's address. Of a slice with replicas, the word is
-    /// that of one whose server is alive; if there is none, it is 0, and
-    /// [`confirm`](Self::confirm) fails. Otherwise it is unconfirmed.
+    /// Returns the word `index` behind the guard's address. If the slice has replicas, it is the
+    /// word of a live replica, or 0 if none is alive; [`confirm`](Self::confirm) then fails. If
+    /// not, it is unconfirmed.
     ///
     /// # Panics
     /// As [`Guard::load`].

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const TWO: Redundancy = Redundancy::Replicas(2);
 const THREE: Redundancy = Redundancy::Replicas(3);
 
-fn scene<const N: usize>(name: &str, slices: [u64; N]) -> (Place, Pool, [Option<Server>; N]) {
+fn setup<const N: usize>(name: &str, slices: [u64; N]) -> (Place, Pool, [Option<Server>; N]) {
     let (place, pool) = Place::new(name, PoolOptions::new());
     let servers = slices.map(|slices| Some(pool.serve(slices * SLICE, 0).unwrap()));
     (place, pool, servers)
@@ -49,7 +49,7 @@ fn words(client: &Client, address: Address, len: u64) -> Vec<u64> {
 
 #[test]
 fn data_outlives_all_but_one_of_its_servers() {
-    let (place, pool, mut servers) = scene("replicas", [4, 4, 4]);
+    let (place, pool, mut servers) = setup("replicas", [4, 4, 4]);
     let client = pool.join().unwrap();
     let reader = client.reader().unwrap();
     let len = 2 * SLICE / 8;
@@ -106,7 +106,7 @@ fn data_outlives_all_but_one_of_its_servers() {
 
 #[test]
 fn lost_replicas_are_rebuilt_on_other_servers() {
-    let (place, pool, mut servers) = scene("replicas-rebuild", [4, 4, 4]);
+    let (place, pool, mut servers) = setup("replicas-rebuild", [4, 4, 4]);
     let client = pool.join().unwrap();
     let reader = client.reader().unwrap();
     let at_first = Placement::There(servers[0].as_ref().unwrap().id());
@@ -114,8 +114,8 @@ fn lost_replicas_are_rebuilt_on_other_servers() {
     let vector: PoolVec<u64> = PoolVec::allocate_with(&client, len, at_first, TWO).unwrap();
     vector.fill(&reader, |index| index).unwrap();
     assert!(!client.has_lost_replicas());
-    for victim in 0..2 {
-        kill(&place, &mut servers[victim]);
+    for (victim, server) in servers.iter_mut().take(2).enumerate() {
+        kill(&place, server);
         let degraded = pool.status().degraded;
         assert!(degraded > 0, "server {victim} has a replica");
         let rebuilt = client.rebuild(MoveBudget::default());
@@ -145,7 +145,7 @@ fn lost_replicas_are_rebuilt_on_other_servers() {
 
 #[test]
 fn replicas_of_a_slice_are_on_different_servers() {
-    let (_place, pool, servers) = scene("replicas-place", [4, 4]);
+    let (_place, pool, servers) = setup("replicas-place", [4, 4]);
     let [first, second] = servers.each_ref().map(|it| it.as_ref().unwrap());
     let client = pool.join().unwrap();
     for placement in [
@@ -162,7 +162,7 @@ fn replicas_of_a_slice_are_on_different_servers() {
                 "{moved:?}"
             );
         }
-        // The replicas have no addresses.
+        // Guards refuse the addresses of the other replicas.
         let reader = client.reader().unwrap();
         let beyond = address.plus(3 * SLICE);
         for tried in [
@@ -202,7 +202,7 @@ fn replicas_of_a_slice_are_on_different_servers() {
 
 #[test]
 fn a_slice_with_replicas_has_one_writer() {
-    let (_place, pool, _servers) = scene("replicas-lock", [4, 4]);
+    let (_place, pool, _servers) = setup("replicas-lock", [4, 4]);
     let client = pool.join().unwrap();
     let reader = client.reader().unwrap();
     let address = client.allocate_with(SLICE, Placement::Any, TWO).unwrap();
@@ -221,7 +221,7 @@ fn a_slice_with_replicas_has_one_writer() {
     // A forgotten guard ends with its reader.
     other.write_guard(address).unwrap().store(0, 6);
     assert_eq!(other.guard(address).unwrap().load(0), 6);
-    // Each takes two of fifteen slots.
+    // Each server has three free frames, so four more slices with two replicas do not fit.
     let vector = client.allocate_with(8 * SLICE / 2, Placement::Any, TWO);
     assert!(vector.is_err(), "two servers have four slices each");
 }
@@ -239,7 +239,7 @@ impl Drop for Stops<'_> {
 /// count is lost, and no reader sees a counter go back.
 #[test]
 fn counts_outlive_servers_that_die_and_join() {
-    let (place, pool, servers) = scene("replicas-chaos", [12, 12, 12]);
+    let (place, pool, servers) = setup("replicas-chaos", [12, 12, 12]);
     let mut servers = Vec::from(servers);
     let client = pool.join().unwrap();
     let slices = 4;

@@ -4,7 +4,7 @@
 use super::small::{LOCK as FLAG, Patient, SIZE, SmallPool, instance};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::{Line, Place, Unfinished, Use};
+use outlive_pool::internals::{Line, Place, Unfinished, Use, Why};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
@@ -71,7 +71,7 @@ fn create_with(m: Scheduled, second: Instance) {
 
 /// Moves the slice. `None` if it was freed.
 fn moved<M: Memory>(pool: &SmallPool<M>) -> Option<Unfinished> {
-    let moved = { pool.coherent }.move_slice(MOVER, address(), TO, pool, &mut Patient);
+    let moved = { pool.coherent }.move_slice(MOVER, address(), (TO, Why::Move), pool, &mut Patient);
     match moved.map_err(|failed| *failed.error) {
         Ok(unfinished) => Some(unfinished.expect("another server")),
         Err(PoolError::Freed { .. } | PoolError::MoveCancelled { .. }) => None,
@@ -266,7 +266,13 @@ fn doomed() -> Scenario {
         .prepare(|m| create_with(m, DEAD))
         .thread("mover", move |m| {
             let pool = SmallPool::open_tiny(m);
-            let result = { pool.coherent }.move_slice(MOVER, address(), TO, &pool, &mut Patient);
+            let result = { pool.coherent }.move_slice(
+                MOVER,
+                address(),
+                (TO, Why::Move),
+                &pool,
+                &mut Patient,
+            );
             match result.map_err(|failed| *failed.error) {
                 Ok(unfinished) => {
                     of_mover.with(|moved| *moved = true);

@@ -4,7 +4,7 @@
 use super::small::{LOCK as NOTE, Once, SIZE, SmallPool, instance, new_frames, words as map_words};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::{MovePoint, NotMoved, Place, Run, Unfinished, Use};
+use outlive_pool::internals::{MovePoint, NotMoved, Place, Run, Unfinished, Use, Why};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
@@ -102,7 +102,7 @@ fn moved<M: Memory>(
     act: impl FnMut(),
 ) -> Result<Option<Unfinished>, NotMoved> {
     let mut pace = Once(Some(act));
-    { pool.coherent }.move_slice(mover, address(), to, pool, &mut pace)
+    { pool.coherent }.move_slice(mover, address(), (to, Why::Move), pool, &mut pace)
 }
 
 fn finish<M: Memory>(pool: &SmallPool<M>, owner: Instance, mut unfinished: Unfinished) {

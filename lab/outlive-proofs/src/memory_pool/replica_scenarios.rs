@@ -4,7 +4,7 @@
 use super::small::{Patient, SIZE, SmallPool, instance, lock_word};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::{Line, Place, ToWrite, Use, WriteSet};
+use outlive_pool::internals::{Line, Place, ToWrite, Use, Why, WriteSet};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Scenario, Scheduled};
@@ -19,6 +19,8 @@ pub fn all() -> Vec<Proof> {
         Proof::of_every(fail_over(), bounds(1), bounds(2)),
         Proof::of_every(return_to_primary(true), bounds(1), bounds(2)),
         Proof::of_every(two_movers(Weakened::sound), bounds(1), bounds(2)),
+        Proof::of_every(taken_back(), bounds(1), bounds(2)),
+        Proof::of_every(settle(), bounds(2), bounds(3)),
     ]
 }
 
@@ -55,11 +57,16 @@ fn address() -> Address {
 /// Creates a pool with three servers, the first one in the process `first`, and a slice of zeros
 /// with replicas on the first two.
 fn create(m: Scheduled, first: Instance) {
+    create_with(m, [first, HOST, HOST], 2);
+}
+
+/// The same, with servers in these processes, and this number of replicas.
+fn create_with(m: Scheduled, owners: [Instance; 3], replicas: u8) {
     let pool = SmallPool::create_tiny(m);
-    for owner in [first, HOST, HOST] {
+    for owner in owners {
         pool.serve(owner);
     }
-    let kind = Use::Replicated(2);
+    let kind = Use::Replicated(replicas);
     let allocated = { pool.coherent }.allocate(HOST, 1, Place::Any, kind, &pool);
     assert_eq!(allocated.expect("free memory"), address());
     { pool.coherent }.keep(HOST, address()).expect("its own");
@@ -120,7 +127,7 @@ fn load<M: Memory>(pool: &SmallPool<M>, line: Line, confirms: bool) -> u64 {
 /// Moves the slice of a replica to a server, and finishes the move.
 fn moved<M: Memory>(pool: &SmallPool<M>, number: u64, to: ServerId) -> Result<(), PoolError> {
     let address = address().plus(number * 16);
-    let moved = { pool.coherent }.move_slice(MOVER, address, to, pool, &mut Patient);
+    let moved = { pool.coherent }.move_slice(MOVER, address, (to, Why::Move), pool, &mut Patient);
     let mut unfinished = match moved {
         Ok(unfinished) => unfinished.expect("another server"),
         Err(failed) => return Err(*failed.error),
@@ -135,7 +142,7 @@ fn moved<M: Memory>(pool: &SmallPool<M>, number: u64, to: ServerId) -> Result<()
 }
 
 /// Returns the first words of the replicas that are alive.
-fn words<M: Memory>(pool: &SmallPool<M>) -> Vec<u64> {
+fn words<M: Memory>(pool: &SmallPool<M>, replicas: u64) -> Vec<u64> {
     let word = |number: u64| {
         let place = { pool.coherent }.locate(address().plus(number * 16), pool);
         match place {
@@ -144,14 +151,14 @@ fn words<M: Memory>(pool: &SmallPool<M>) -> Vec<u64> {
             Err(error) => panic!("{error}"),
         }
     };
-    (0..2).filter_map(word).collect()
+    (0..replicas).filter_map(word).collect()
 }
 
-/// Checks that each replica that is alive has `expected`.
-fn check(m: Scheduled, replicas: usize, expected: u64) {
+/// Checks that each of two replicas that is alive has `expected`.
+fn check(m: Scheduled, alive: usize, expected: u64) {
     let pool = SmallPool::open_tiny(m);
-    let found = words(&pool);
-    assert_eq!(found.len(), replicas);
+    let found = words(&pool, 2);
+    assert_eq!(found.len(), alive);
     assert!(
         found.iter().all(|it| *it == found[0]),
         "they differ: {found:?}"
@@ -235,7 +242,8 @@ fn return_to_primary(confirms: bool) -> Scenario {
             let pool = SmallPool::open_tiny(m);
             let address = address();
             let to = ServerId(3);
-            let moved = { pool.coherent }.move_slice(MOVER, address, to, &pool, &mut Patient);
+            let moved =
+                { pool.coherent }.move_slice(MOVER, address, (to, Why::Lost), &pool, &mut Patient);
             let unfinished = moved.expect("a replica that is lost");
             let line = line(&pool, 1);
             add(&pool, line, true);
@@ -278,5 +286,58 @@ fn two_movers<M: Memory>(
             let both = (0..2).all(|slice| pool.has_frame(ServerId(3), slice));
             assert!(!both, "both replicas are on one server");
             check(m, 2, 0);
+        })
+}
+
+/// A member moves the first replica to a server whose death a survivor records, and another member
+/// moves the second replica to the first server: the first replica may return there.
+fn taken_back() -> Scenario {
+    let mover = |number, to: u16| {
+        move |m| {
+            let pool = SmallPool::open_tiny(m);
+            match moved(&pool, number, ServerId(to)) {
+                Ok(())
+                | Err(PoolError::HasReplica { .. })
+                | Err(PoolError::NotLive { .. } | PoolError::OutOfMemory { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    Scenario::new("memory pool: a replica that returns to its server")
+        .memory(SIZE)
+        .prepare(|m| create_with(m, [HOST, HOST, DEAD], 2))
+        .thread("mover", mover(0, 3))
+        .thread("other mover", mover(1, 1))
+        .thread("survivor", |m| recover(&SmallPool::open_tiny(m), DEAD))
+        .check(|m, _| {
+            let pool = SmallPool::open_tiny(m);
+            let census = pool.check();
+            assert!(census.is_ok(), "{census:?}");
+        })
+}
+
+/// A survivor equalises three replicas of a writer that died when the last one had its word, while
+/// the server of the second one dies: the others are equal.
+fn settle() -> Scenario {
+    Scenario::new("memory pool: a dead writer against the death of a server")
+        .memory(SIZE)
+        .prepare(|m| {
+            create_with(m, [HOST, DEAD, HOST], 3);
+            let pool = SmallPool::open_tiny(m);
+            let line = line(&pool, 4);
+            let _dead = lock(&pool, line);
+            let place = { pool.coherent }.locate(address().plus(32), &pool);
+            let place = place.expect("allocated");
+            { place.memory }.store(place.at, 1u64, Ordering::Release);
+        })
+        .thread("survivor", |m| {
+            recover(&SmallPool::open_tiny(m), instance(4))
+        })
+        .thread("other survivor", |m| {
+            recover(&SmallPool::open_tiny(m), DEAD)
+        })
+        .check(|m, _| {
+            let found = words(&SmallPool::open_tiny(m), 3);
+            assert_eq!(found, [1, 1], "the replicas differ");
         })
 }

@@ -4,7 +4,7 @@
 use super::small::{Once, SIZE, SmallPool, instance, lock_word};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Offset, Ordering};
-use outlive_pool::internals::{Line, Place, ReplicaPoint, ToWrite, Use, WriteSet};
+use outlive_pool::internals::{Line, Place, ReplicaPoint, ToWrite, Use, Why, WriteSet};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
@@ -83,7 +83,7 @@ const THIRD: ServerId = ServerId(3);
 /// The data of the slice, and what the writer writes.
 const WORDS: [u64; 2] = [0x1111, 0x2222];
 const LATER: [u64; 2] = [0x3333, 0x4444];
-/// What a reader has seen after the crash, before the recovery.
+/// The places of the words that the reader has read after the crash, before the recovery.
 const SEEN: [Offset; 2] = [Offset::new(2016), Offset::new(2024)];
 
 /// The first allocation of a pool, with replicas.
@@ -91,7 +91,7 @@ fn address() -> Address {
     Address::from_word((1 << 13 | 1) << Address::POSITION_BITS).expect("generation 1")
 }
 
-/// Returns the address in the slice of another replica.
+/// Returns the first address of the slice of a replica.
 fn replica(number: u64) -> Address {
     address().plus(number * 16)
 }
@@ -155,7 +155,7 @@ fn read<M: Memory>(pool: &SmallPool<M>) -> [u64; 2] {
 /// Moves the lost replica to the third server.
 fn rebuild<M: Memory>(pool: &SmallPool<M>, mover: Instance, act: impl FnMut()) {
     let mut pace = Once(Some(act));
-    let moved = { pool.coherent }.move_slice(mover, address(), THIRD, pool, &mut pace);
+    let moved = { pool.coherent }.move_slice(mover, address(), (THIRD, Why::Lost), pool, &mut pace);
     let mut unfinished = moved.expect("a free frame").expect("another server");
     let finished = { pool.coherent }.finish_move(mover, &mut unfinished, pool);
     assert!(finished.expect("reachable servers"), "a reader is left");

@@ -77,7 +77,7 @@ pub fn frames() -> (Offset, u64) {
     (Offset::new(REGIONS), FRAMES << SIZES.slice_bits)
 }
 
-/// A pool of servers with three frames each; the third one in a pool with tiny slices only.
+/// A pool of servers with three frames each. A third server fits only if the slices are tiny.
 #[derive(Clone, Copy, Debug)]
 pub struct SmallPool<M: Memory> {
     memory: M,

@@ -24,10 +24,10 @@ use std::time::{Duration, Instant};
     outlive pool demo --servers 4 --kill 1 --replicas 1\n\n\
     Each server is a process. The pool is created for the run in /dev/shm, and removed. The slices \
     of one server move to the others, its memory is made private and shared again, and slices move \
-    back. After each kill the lost replicas of the vector are rebuilt on other servers. One more \
-    slice on each killed server has no replica, and is lost. With `--replicas 1` the part of the \
-    vector on a killed server is lost, too: the sum is not printed then, and the command exits with \
-    1.\n\n\
+    back. After each kill the lost replicas of the vector are rebuilt, if at least as many servers \
+    remain as there are replicas. A test slice without replicas on each killed server is lost. With \
+    one replica (`--replicas 1`, the default with fewer than three servers) the part of the vector \
+    on a killed server is lost as well: the sum is not printed, and the command exits with 1.\n\n\
     JSON: expected, sum, right, steps, failures and more; docs/json.md says what they mean.")]
 pub struct Demo {
     /// Number of servers
@@ -228,7 +228,8 @@ impl Demo {
             Ok(vector.update_range(&reader, all, |_, it| rewritten(it))?)
         })?;
         let expected = self::expected(self.elements, |index| rewritten(value(index)));
-        // A server without the others has no space for its slices.
+        // With as many servers as replicas, each server has a replica of every slice, and no slice
+        // can move.
         if self.servers > u16::from(self.replicas()) {
             demo.migrate(client, servers[0].id)?;
             let moved = demo.step("sum after moves", bytes, |run| {
@@ -308,7 +309,7 @@ impl Demo {
                     loss.server, loss.detected_us, loss.lost_elements
                 ))?;
                 if let Some(error) = &loss.error {
-                    output::line(format_args!("  a slice without a replica: {error}"))?;
+                    output::line(format_args!("  a slice without replicas: {error}"))?;
                 }
             }
             match (answer.sum, &answer.reason) {

@@ -15,8 +15,8 @@ use std::time::Instant;
     outlive pool rebuild /dev/shm/pool\n  \
     outlive pool rebuild /dev/shm/pool --budget 500M\n\n\
     Readers and writers continue. `outlive pool serve` does the same every few seconds. A slice is \
-    rebuilt on a server that has no other replica of it. The command exits with 1 if replicas \
-    remain lost.\n\n\
+    rebuilt on a server that has no other replica of it. The command exits with 1 if it could not \
+    rebuild a replica; a server may be rebuilding it.\n\n\
     JSON: path, rebuilt, bytes, seconds and remaining (address, why).")]
 pub struct Rebuild {
     #[command(flatten)]
