@@ -14,7 +14,7 @@
 //! Tests and proofs: see [`replicas`](super::replicas).
 
 use super::readers::Access;
-use super::replicas::ReplicaSet;
+use super::replicas::{MOST_REPLICAS, ReplicaSet};
 use super::{Coherent, Homes, Line, ServerId, Translated};
 use crate::error::PoolError;
 use crate::layout::{Address, LINE_SLOTS, MapWord};
@@ -34,9 +34,6 @@ outlive::memory::crash_points! {
         Equalised,
     }
 }
-
-/// The largest number of replicas.
-pub const MOST_REPLICAS: usize = 3;
 
 /// The replicas of a slice whose write lock a reader has.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +73,7 @@ impl<M: Memory> WriteSet<M> {
 
     /// Returns the number of replicas, which is the number of slots with announcements.
     pub fn replicas(&self) -> usize {
-        self.set.slices().count()
+        self.set.len()
     }
 
     /// Stores a word at `byte` of the slice.
@@ -117,9 +114,9 @@ impl<M: Memory> Coherent<M> {
         homes: &impl Homes<M>,
     ) -> Result<ToWrite<M>, PoolError> {
         let set = self.replicas_at(address)?;
-        if set.slices().count() > slots.len() {
+        let Some(slots) = slots.get(..set.len()) else {
             return Err(PoolError::TooManyGuards { most: LINE_SLOTS });
-        }
+        };
         let (lock, own) = (self.lock_at(set), self.number_of(line) as u64 + 1);
         let locked = |by: u64| ToWrite::Locked {
             by: by.checked_sub(1).and_then(|it| self.owner_of_line(it)),
@@ -132,14 +129,14 @@ impl<M: Memory> Coherent<M> {
         }
         let withdraw = || slots.iter().for_each(|slot| self.withdraw(line, *slot));
         let words = loop {
-            let words = || set.slices().map(|slice| self.map_word(slice));
-            let before: Vec<MapWord> = words().collect();
+            let words = self.words_of(set);
+            let used = &words[..set.len()];
             let is_it = |it: &MapWord| it.has_access() && it.generation() == address.generation();
-            if !before.iter().all(is_it) {
+            if !used.iter().all(is_it) {
                 withdraw();
                 return Err(PoolError::Freed { address });
             }
-            if before.iter().any(|it| it.is_frozen()) {
+            if used.iter().any(|it| it.is_frozen()) {
                 withdraw();
                 return Ok(ToWrite::Frozen);
             }
@@ -148,8 +145,8 @@ impl<M: Memory> Coherent<M> {
             }
             // SeqCst: as in `translate_for`, for each replica.
             self.memory.fence(Ordering::SeqCst);
-            if words().eq(before.iter().copied()) {
-                break before;
+            if self.words_of(set) == words {
+                break words;
             }
             self.memory.spin_hint();
         };
@@ -319,8 +316,7 @@ impl<M: Memory> Coherent<M> {
         homes: &impl Homes<M>,
     ) -> Result<(), PoolError> {
         loop {
-            let words: Vec<_> = set.slices().map(|slice| self.map_word(slice)).collect();
-            let frames = self.frames_of(set, &words, address, homes)?;
+            let frames = self.frames_of(set, &self.words_of(set), address, homes)?;
             let alive: Vec<_> = frames.into_iter().flatten().collect();
             // If the server of a replica dies before all of it is copied, the one before it may be
             // older than the later ones: again, without it.

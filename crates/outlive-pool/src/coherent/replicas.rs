@@ -28,6 +28,9 @@ use crate::error::PoolError;
 use crate::layout::{Address, MapWord, Owner, Shape};
 use outlive::memory::{Memory, Ordering};
 
+/// The largest number of replicas.
+pub const MOST_REPLICAS: usize = 3;
+
 /// The replicas of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReplicaSet {
@@ -38,6 +41,11 @@ pub(super) struct ReplicaSet {
 impl ReplicaSet {
     pub fn slices(self) -> impl DoubleEndedIterator<Item = u64> {
         (0..self.shape.replicas).map(move |replica| self.primary + replica * self.shape.slices)
+    }
+
+    /// Returns the number of replicas.
+    pub fn len(self) -> usize {
+        self.shape.replicas as usize
     }
 
     /// Returns the slice whose holder word is the write lock.
@@ -94,6 +102,16 @@ impl<M: Memory> Coherent<M> {
         self.set_of_primary(first + (slice - first) % shape.slices)
     }
 
+    /// Returns the map words of the replicas; unmapped behind the last one.
+    #[inline]
+    pub(super) fn words_of(self, set: ReplicaSet) -> [MapWord; MOST_REPLICAS] {
+        let mut words = [MapWord::unmapped(0); MOST_REPLICAS];
+        for (word, slice) in words.iter_mut().zip(set.slices()) {
+            *word = self.map_word(slice);
+        }
+        words
+    }
+
     /// Returns the address in `slice` of the byte of `address`.
     pub(super) fn address_in(self, slice: u64, address: Address) -> Address {
         let byte = address.position() & (self.sizes.slice_bytes() - 1);
@@ -145,8 +163,7 @@ impl<M: Memory> Coherent<M> {
     /// Returns whether all replicas were lost at the same instant. A replica may be rebuilt after
     /// it was checked and before the next one is lost.
     fn are_lost(self, set: ReplicaSet) -> bool {
-        let words = || set.slices().map(|slice| self.map_word(slice));
-        let before: Vec<MapWord> = words().collect();
+        let before = self.words_of(set);
         if before.iter().any(|word| self.is_alive(*word)) {
             return false;
         }
@@ -159,7 +176,7 @@ impl<M: Memory> Coherent<M> {
         }
         // A dead server stays dead, so equal map words in both reads mean that no replica was alive
         // between them.
-        words().eq(before)
+        self.words_of(set) == before
     }
 
     /// Returns whether a replica before that of `translated` is alive.
