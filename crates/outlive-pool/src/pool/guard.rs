@@ -233,7 +233,8 @@ impl Guard<'_> {
     ///
     /// # Errors
     /// If the server has died, or the allocation was freed or moved: the bytes that were read are
-    /// void, and those that were written may be lost. A slice with a [`WriteGuard`] is not moved.
+    /// void, and those that were written may be lost. A slice with a
+    /// [`WriteGuard`](crate::WriteGuard) is not moved.
     #[inline]
     pub fn confirm(&self) -> Result<(), PoolError> {
         { self.reader.pool().coherent() }.confirm(&self.translated)
