@@ -69,8 +69,8 @@ pub enum PoolError {
     },
     /// The pool has its maximum number of servers.
     #[error(
-        "all {most} servers of the pool are in use, or their lost slices are not freed yet; free \
-         those, or create a pool with more servers"
+        "all {most} servers of the pool are in use, or their lost slices are not freed or rebuilt \
+         yet; do that, or create a pool with more servers"
     )]
     TooManyServers {
         /// The largest number.

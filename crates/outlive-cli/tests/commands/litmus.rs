@@ -161,6 +161,22 @@ fn generated_tests_are_printed_as_a_file_that_passes_the_check() {
         checked.lines().count(),
         all.matches("\nforbidden from ").count()
     );
+    // They run on a store. One that proves nothing, because nothing overlapped, is no violation.
+    let folder = tempfile::tempdir().unwrap();
+    let target = format!("sqlite:{}/x.db", folder.path().display());
+    let run = ["litmus", "run", &target, generated.path()];
+    let ended = outlive([&run[..], &["--instances", "30", "--json"]].concat());
+    let report: Value = serde_json::from_str(&ended.output).unwrap();
+    let tests = report["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), all.matches("\nforbidden from ").count());
+    for test in tests {
+        assert!(test["executions"].as_u64() > Some(0), "{test:#}");
+        assert_eq!(
+            test["violations"].as_array().map(Vec::len),
+            Some(0),
+            "{test:#}"
+        );
+    }
     let skews = outlive([&arguments[..], &["--family", "read-write"]].concat()).succeeds();
     assert!(skews.contains("test cycle-rw-rw\n"), "{skews}");
     assert!(!skews.contains("family direct-write"), "{skews}");

@@ -174,7 +174,7 @@ impl<M: Memory> Coherent<M> {
         let error = match self.move_claimed((mover, record), (address, slice), to, homes, pace) {
             Ok(true) => {
                 unfinished.has_moved = true;
-                unfinished.old = self.users_after(slice);
+                unfinished.old = self.users_after(slice, record);
                 return Ok(Some(unfinished));
             }
             Ok(false) => None,
@@ -252,7 +252,13 @@ impl<M: Memory> Coherent<M> {
         let entry = self.server(to).filter(|it| it.phase == Phase::Live);
         let entry = entry.ok_or_else(|| self.not_live(to))?;
         let home = homes.home(to.0, entry.generation)?;
-        let home = home.ok_or_else(|| self.not_live(to))?;
+        let home = home.ok_or_else(|| match self.has_memory(to, entry.generation) {
+            true => PoolError::Damaged {
+                address,
+                server: to,
+            },
+            false => self.not_live(to),
+        })?;
         let note = |word| {
             self.set_new(record, word);
             self.memory.crash_point(MovePoint::Pending);
@@ -455,8 +461,12 @@ impl<M: Memory> Coherent<M> {
         let _ = { self.memory }.compare_exchange(at, word.0, to.0, order.0, order.1);
     }
 
-    /// Returns the announcements of a slice that was moved.
-    fn users_after(self, slice: u64) -> Vec<Announcement> {
+    /// Returns the announcements of a slice that was moved: the frame that they may use is not
+    /// released before they end. A lost frame is not released.
+    fn users_after(self, slice: u64, record: Record) -> Vec<Announcement> {
+        if !self.is_alive(self.frames_in(record)[0]) {
+            return Vec::new();
+        }
         // SeqCst: a reader whose announcement the scan does not find sees the new map word.
         self.memory.fence(Ordering::SeqCst);
         self.users_of(slice, Access::Read)
@@ -529,7 +539,7 @@ impl<M: Memory> Coherent<M> {
                 slice,
                 has_moved,
                 old: match has_moved {
-                    true => self.users_after(slice),
+                    true => self.users_after(slice, record),
                     false => Vec::new(),
                 },
             };

@@ -130,16 +130,22 @@ impl<M: Memory> Coherent<M> {
     /// chunks are marked.
     ///
     /// # Errors
-    /// If a live server with a replica cannot be reached. Nothing is withdrawn then.
+    /// If a live server with a replica cannot be reached. The announcements of that slice remain.
     pub fn abandon(self, line: Line, homes: &impl Homes<M>) -> Result<(), PoolError> {
-        self.settle_writes(line, homes)?;
-        (0..LINE_SLOTS).for_each(|slot| self.withdraw_unmarked(line, slot));
-        Ok(())
+        let (remaining, failed) = self.settle_writes(line, homes);
+        for slot in 0..LINE_SLOTS {
+            self.withdraw_unmarked(line, slot, &remaining);
+        }
+        failed.map_or(Ok(()), Err)
     }
 
-    fn withdraw_unmarked(self, line: Line, slot: u64) {
+    /// Withdraws an announcement, unless it is one of the slices in `kept`.
+    fn withdraw_unmarked(self, line: Line, slot: u64, kept: &[u64]) {
         let word: u64 = self.memory.load(line.slot(slot), Ordering::Acquire);
         let slice = (word & SLICE).checked_sub(1);
+        if slice.is_some_and(|it| kept.contains(&it)) {
+            return;
+        }
         if let Some(slice) = slice.filter(|it| word & WRITES != 0 && *it < self.sizes.slices) {
             self.mark_written(slice, u64::MAX);
         }

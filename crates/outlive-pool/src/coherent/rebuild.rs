@@ -62,17 +62,21 @@ impl<M: Memory> Coherent<M> {
         let Some(set) = set.flatten() else {
             return Err(lost);
         };
-        let mut refused = lost;
+        let mut refused = None;
         for other in set.slices().filter(|it| *it != slice) {
             if !self.is_alive(self.map_word(other)) {
                 continue;
             }
             match self.pin(mover, self.address_in(other, address), other, homes) {
                 Ok(source) => return Ok(source),
-                Err(error) => refused = error,
+                // It was alive before: another member decides later what is lost.
+                Err(PoolError::Lost { .. }) => {
+                    refused.get_or_insert(PoolError::MoveCancelled { address });
+                }
+                Err(error) => refused = Some(error),
             }
         }
-        Err(refused)
+        Err(refused.unwrap_or(lost))
     }
 
     /// Claims the mover word of a replica, so that it stays where it is.

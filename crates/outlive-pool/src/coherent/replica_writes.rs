@@ -273,19 +273,26 @@ impl<M: Memory> Coherent<M> {
         }
     }
 
-    /// Thaws the replicas of the slice of `address`.
-    pub fn thaw_replicas(self, address: Address) {
+    /// Thaws the replicas of the slice of `address`. Announces them one after another in `slot`,
+    /// which is free.
+    pub fn thaw_replicas(self, line: Line, slot: u64, address: Address) {
         if let Ok(set) = self.replicas_at(address) {
-            set.slices().for_each(|slice| self.thaw_slice(slice));
+            let thaw = |slice| self.thaw_announced((line, slot), slice);
+            set.slices().for_each(thaw);
         }
     }
 
     /// Equalises the replicas that the dead reader of `line` was writing, and releases their locks.
     /// The announcements of the reader are still there, so no replica is moved or released.
     ///
-    /// # Errors
-    /// If a live server cannot be reached.
-    pub(super) fn settle_writes(self, line: Line, homes: &impl Homes<M>) -> Result<(), PoolError> {
+    /// Returns the replicas that could not be equalised, because a live server could not be
+    /// reached, and the last error.
+    pub(super) fn settle_writes(
+        self,
+        line: Line,
+        homes: &impl Homes<M>,
+    ) -> (Vec<u64>, Option<PoolError>) {
+        let (mut remaining, mut failed) = (Vec::new(), None);
         let own = self.number_of(line) as u64 + 1;
         for slice in self.written_by(line) {
             let word = self.map_word(slice);
@@ -299,12 +306,18 @@ impl<M: Memory> Coherent<M> {
             };
             // Acquire: the stores of a survivor that has died come before.
             let lock: u64 = self.memory.load(self.lock_at(set), Ordering::Acquire);
-            if lock == own {
-                self.equalise(set, address, homes)?;
-                self.unlock(set);
+            if lock != own {
+                continue;
+            }
+            match self.equalise(set, address, homes) {
+                Ok(()) => self.unlock(set),
+                Err(error) => {
+                    remaining.extend(set.slices());
+                    failed = Some(error);
+                }
             }
         }
-        Ok(())
+        (remaining, failed)
     }
 
     /// Copies each replica to the one before it, from the last to the first. Lost ones are left

@@ -153,7 +153,7 @@ impl<M: Memory> Coherent<M> {
                     Err(error) => return Err(error),
                 }
             }
-            if self.are_lost(set) {
+            if self.are_lost(set, (line, slot)) {
                 return Err(lost);
             }
             self.memory.spin_hint();
@@ -162,7 +162,7 @@ impl<M: Memory> Coherent<M> {
 
     /// Returns whether all replicas were lost at the same instant. A replica may be rebuilt after
     /// it was checked and before the next one is lost.
-    fn are_lost(self, set: ReplicaSet) -> bool {
+    fn are_lost(self, set: ReplicaSet, announced: (Line, u64)) -> bool {
         let before = self.words_of(set);
         if before.iter().any(|word| self.is_alive(*word)) {
             return false;
@@ -170,13 +170,25 @@ impl<M: Memory> Coherent<M> {
         for (slice, word) in set.slices().zip(&before) {
             if word.is_frozen() {
                 // A flip to a server that has died is taken back.
-                self.thaw_slice(slice);
+                self.thaw_announced(announced, slice);
                 return false;
             }
         }
         // A dead server stays dead, so equal map words in both reads mean that no replica was alive
         // between them.
         self.words_of(set) == before
+    }
+
+    /// Thaws a replica while `slot` announces it. Else the slice could be moved and rebuilt between
+    /// the load of a map word and its compare-and-swap, and be frozen again with the same word; the
+    /// flip of the first of these moves would then be taken back, to a frame that is released.
+    pub(super) fn thaw_announced(self, (line, slot): (Line, u64), slice: u64) {
+        self.announce(line, slot, slice, Access::Read);
+        // SeqCst: either the mover that thaws the slice finds the announcement, and keeps its
+        // claim, or the map word below is the thawed one.
+        self.memory.fence(Ordering::SeqCst);
+        self.thaw_slice(slice);
+        self.withdraw(line, slot);
     }
 
     /// Returns whether a replica before that of `translated` is alive.
@@ -212,10 +224,9 @@ impl<M: Memory> Coherent<M> {
             // word names it or the move was cancelled. A frozen map word may still return to the
             // old frame, if the server of the new one has died.
             let record = self.record_of(other);
-            let frames = record.map_or([MapWord::unmapped(0); 2], |it| self.frames_in(it));
+            let moves_there = record.is_some_and(|it| self.frames_in(it)[1].has_server_of(new));
             let word = self.map_word(other);
-            let is_there = |frame: MapWord| frame.has_server_of(new);
-            is_there(frames[0]) || is_there(frames[1]) || is_there(word) || word.is_frozen()
+            moves_there || word.has_server_of(new) || word.is_frozen()
         })
     }
 

@@ -120,8 +120,10 @@ impl<M: Memory> Coherent<M> {
 
     /// Returns the server of the slice of `address`; `None` if that is freed or lost.
     pub(crate) fn server_at(self, address: Address) -> Option<ServerId> {
-        if address.is_replicated() {
-            let set = self.replicas_at(address).ok()?;
+        // The address of another replica than the first is that of a slice.
+        if address.is_replicated()
+            && let Ok(set) = self.replicas_at(address)
+        {
             let mut words = set.slices().map(|slice| self.map_word(slice));
             let first = words.find(|word| self.is_alive(*word));
             return first.map(|word| ServerId(word.segment()));

@@ -60,7 +60,8 @@ impl Sizes {
             ("servers", self.servers.into(), 1, 4095),
             ("readers", self.readers.into(), 1, 65_535),
             ("counters", self.counters.into(), 1, 65_535),
-            ("moves", self.moves.into(), 1, 65_535),
+            // A rebuild has two records.
+            ("moves", self.moves.into(), 2, 65_535),
         ];
         { all.into_iter() }.find(|(_, size, least, most)| !(least..=most).contains(&size))
     }

@@ -221,7 +221,7 @@ impl Client {
                 Ok(moved) => *free -= u64::from(*moved),
                 // Another client has taken its last frame, or it has died.
                 Err(PoolError::OutOfMemory { .. } | PoolError::NotLive { .. }) => *free = 0,
-                Err(PoolError::HasReplica { .. }) => {}
+                Err(PoolError::HasReplica { .. } | PoolError::Damaged { .. }) => {}
                 Err(_) => break,
             }
             if result.is_ok() {

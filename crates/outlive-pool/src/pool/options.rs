@@ -85,7 +85,8 @@ impl PoolOptions {
         self
     }
 
-    /// Sets the largest number of slices that are moved at one time.
+    /// Sets the largest number of slices that are moved at one time, at least 2: a rebuild of a
+    /// lost replica counts as two.
     pub fn moves(mut self, moves: u16) -> Self {
         self.sizes.moves = moves;
         self

@@ -23,13 +23,13 @@ impl Reader {
     /// Cancels the move after about 1 ms, or 1 ms for each 2 MiB of a larger slice.
     ///
     /// A slice with replicas has one write guard at a time; this call waits up to ten seconds for
-    /// the guard of another reader. The guard stores each word to all replicas.
+    /// those of other readers. The guard stores each word to all replicas.
     ///
     /// A write guard on a slice with two or three replicas counts as two or three guards of the 15.
     ///
     /// # Errors
-    /// As [`guard`](Self::guard); [`BeingWritten`](PoolError::BeingWritten) if another reader keeps
-    /// its write guard for ten seconds, or at once if this reader has one.
+    /// As [`guard`](Self::guard); [`BeingWritten`](PoolError::BeingWritten) if other readers have
+    /// the slice with replicas for ten seconds, or at once if this reader has it.
     ///
     /// # Crash
     /// A survivor ends the guard. A word that was being stored is then in all live replicas or in
@@ -88,7 +88,7 @@ impl Reader {
                 ToWrite::Frozen => {
                     let since = frozen_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.thaw_after() {
-                        coherent.thaw_replicas(address);
+                        coherent.thaw_replicas(self.line, slots[0], address);
                     }
                 }
                 ToWrite::Locked { by, is_own } => {
@@ -96,6 +96,9 @@ impl Reader {
                     frozen_since = None;
                     let since = locked_since.get_or_insert_with(Instant::now);
                     let is_over = is_own || since.elapsed() >= LOCK_PATIENCE;
+                    // Without a holder, the lock was just released, or it is damaged.
+                    let is_damaged = since.elapsed() >= 2 * LOCK_PATIENCE;
+                    let by = by.or(is_damaged.then_some(self.client.instance()));
                     if let (Some(by), true) = (by, is_over) {
                         return Err(PoolError::BeingWritten { address, by });
                     }
