@@ -130,7 +130,18 @@ mod tests {
         let cut = directory.path().join("cut");
         fs::write(&cut, without_sections(&bytes[..elf.loaded])).unwrap();
         fs::set_permissions(&cut, fs::metadata(&this).unwrap().permissions()).unwrap();
-        let run = Command::new(&cut).arg("--list").output().unwrap();
+        // A child that another test has just started may still have the file open for writing.
+        let runs = || Command::new(&cut).arg("--list").output();
+        let is_busy = |it: &std::io::Error| it.kind() == std::io::ErrorKind::ExecutableFileBusy;
+        let mut run = runs();
+        for _ in 0..100 {
+            if !run.as_ref().is_err_and(is_busy) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            run = runs();
+        }
+        let run = run.unwrap();
         assert!(run.status.success(), "{run:?}");
         assert!(Elf::of(b"#!/bin/sh\n").is_none());
         let libraries = needed(&this).unwrap();
