@@ -41,9 +41,9 @@ pub mod internals {
     pub use crate::catalogue::find::{self, Found};
     pub use crate::catalogue::manifest::{self, Birth, Manifest};
     pub use crate::coherent::{
-        AllocatePoint, Coherent, FreePoint, Home, Homes, Line, MovePoint, NotAllocated, NotMoved,
-        Pace, Place, Recovery, ReplicaPoint, Run, SealPoint, ServerFiles, ServerPoint, ToWrite,
-        Translated, Unfinished, Why, WriteSet,
+        AllocatePoint, Coherent, FreePoint, Home, Homes, Line, MovePoint, MoveReason, NotAllocated,
+        NotMoved, Pace, Place, Recovery, ReplicaPoint, Run, SealPoint, ServerFiles, ServerPoint,
+        ToWrite, Translated, Unfinished, WriteSet,
     };
     pub use crate::layout::Use;
 }

@@ -51,8 +51,7 @@ mod notify;
 mod objects;
 pub mod paired;
 mod pandora;
-mod pool_access;
-mod pool_replicas;
+mod pool;
 mod recxl;
 mod row;
 mod scaling;
@@ -79,8 +78,8 @@ pub fn studies() -> &'static [Study] {
         notify::STUDY,
         objects::STUDY,
         leased_objects::STUDY,
-        pool_access::STUDY,
-        pool_replicas::STUDY,
+        pool::access::STUDY,
+        pool::replicas::STUDY,
         crowd::STUDY,
         buddy::STUDY,
         heap::STUDY,

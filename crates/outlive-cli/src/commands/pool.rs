@@ -2,6 +2,7 @@
 
 mod demo;
 mod drain;
+mod moving;
 mod objects;
 mod rebalance;
 mod rebuild;
@@ -14,7 +15,7 @@ use crate::look::Look;
 use crate::output;
 use clap::{Args, Subcommand};
 use outlive::membership::{EventKind, News};
-use outlive_pool::{Address, MoveBudget, Phase, Pool, PoolError, PoolOptions, Server, ServerId};
+use outlive_pool::{MoveBudget, Phase, Pool, PoolError, PoolOptions, Server, ServerId};
 use outlive_run::driver;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -90,30 +91,6 @@ impl From<PoolError> for Failure {
 struct Which {
     /// The pool: a file, for example in /dev/shm
     path: PathBuf,
-}
-
-/// A slice that a command could not move or rebuild.
-#[derive(Serialize)]
-struct Remaining {
-    address: String,
-    why: String,
-}
-
-impl Remaining {
-    fn of((address, why): &(Address, PoolError)) -> Self {
-        Self {
-            address: address.to_string(),
-            why: why.to_string(),
-        }
-    }
-
-    fn line(&self, what: &str) -> String {
-        format!(
-            "  {} {what}: {}",
-            self.address,
-            output::printable(&self.why)
-        )
-    }
 }
 
 /// Arguments of `outlive pool create`.

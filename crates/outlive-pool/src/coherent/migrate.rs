@@ -38,6 +38,7 @@ use super::rebuild::Source;
 use super::{Coherent, Home, Homes, Phase, Run, ServerId};
 use crate::error::PoolError;
 use crate::layout::{Address, MapWord};
+use core::ops::Range;
 use outlive::membership::Instance;
 use outlive::memory::{Memory, Offset, Ordering};
 
@@ -81,11 +82,11 @@ pub trait Pace {
 
 /// The reason for a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum MoveReason {
     /// The slice shall be on the server. A lost replica is rebuilt there.
-    Move,
+    Requested,
     /// The slice is a lost replica. If it is not lost any more, it stays.
-    Lost,
+    LostReplica,
 }
 
 /// A move that its mover, or a survivor, has not completed or cancelled yet.
@@ -142,7 +143,7 @@ impl<M: Memory> Coherent<M> {
         self,
         mover: Instance,
         address: Address,
-        (to, why): (ServerId, Why),
+        (to, why): (ServerId, MoveReason),
         homes: &impl Homes<M>,
         pace: &mut impl Pace,
     ) -> Result<Option<Unfinished>, NotMoved> {
@@ -207,7 +208,7 @@ impl<M: Memory> Coherent<M> {
         self,
         (mover, record): (Instance, Record),
         (address, slice): (Address, u64),
-        (to, why): (ServerId, Why),
+        (to, why): (ServerId, MoveReason),
         homes: &impl Homes<M>,
         pace: &mut impl Pace,
     ) -> Result<bool, PoolError> {
@@ -220,7 +221,7 @@ impl<M: Memory> Coherent<M> {
             return Err(PoolError::Freed { address });
         }
         let is_alive = self.is_alive(old);
-        if is_alive && (old.segment() == to.0 || why == Why::Lost) {
+        if is_alive && (old.segment() == to.0 || why == MoveReason::LostReplica) {
             return Ok(false);
         }
         // Before a frame is claimed: a rebuild may have no other server.
@@ -403,22 +404,16 @@ impl<M: Memory> Coherent<M> {
     fn copy(
         self,
         chunks: u64,
-        (source, from): (M, Offset),
-        (target, to): (M, Offset),
+        source: (M, Offset),
+        target: (M, Offset),
         mut copied: impl FnMut(u64),
     ) {
-        const PIECE: u64 = 4096;
-        let bytes = 1 << self.chunk_bits();
-        let mut piece = [0; PIECE as usize];
+        let (bytes, mut piece) = (1 << self.chunk_bits(), [0; PIECE as usize]);
         for chunk in (0..CHUNKS).filter(|chunk| chunks >> chunk & 1 != 0) {
             let start = chunk * bytes;
             // A slice may have fewer chunks than bits.
             let end = self.sizes.slice_bytes().min(start + bytes);
-            for at in (start..end).step_by(PIECE as usize) {
-                let piece = &mut piece[..PIECE.min(end - at) as usize];
-                source.copy_out(from + at, piece);
-                target.copy_in(to + at, piece);
-            }
+            copy_while(start..end, (source, target), &mut piece, || true);
             copied(end.saturating_sub(start));
         }
     }
@@ -562,4 +557,26 @@ impl<M: Memory> Coherent<M> {
                 .any(|it| it.has_frame_of(frame))
         })
     }
+}
+
+/// The number of bytes that are read before they are written.
+pub(super) const PIECE: u64 = 4096;
+
+/// Copies bytes of a frame to another one by way of `piece`, as long as `goes_on`, which is called
+/// after a piece was read and before it is written. Returns whether all of them were copied.
+pub(super) fn copy_while<M: Memory>(
+    range: Range<u64>,
+    ((source, from), (target, to)): ((M, Offset), (M, Offset)),
+    piece: &mut [u8; PIECE as usize],
+    goes_on: impl Fn() -> bool,
+) -> bool {
+    for at in range.clone().step_by(PIECE as usize) {
+        let piece = &mut piece[..PIECE.min(range.end - at) as usize];
+        source.copy_out(from + at, piece);
+        if !goes_on() {
+            return false;
+        }
+        target.copy_in(to + at, piece);
+    }
+    true
 }

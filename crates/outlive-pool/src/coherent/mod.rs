@@ -42,7 +42,7 @@ pub use allocate::{AllocatePoint, NotAllocated, Place};
 pub use check::Census;
 pub use free::{FreePoint, Run};
 pub use home::{Home, Homes};
-pub use migrate::{MovePoint, NotMoved, Pace, Unfinished, Why};
+pub use migrate::{MovePoint, MoveReason, NotMoved, Pace, Unfinished};
 pub use readers::Line;
 pub use recover::Recovery;
 pub use replica_writes::{ReplicaPoint, ToWrite, WriteSet};

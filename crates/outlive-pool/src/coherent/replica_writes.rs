@@ -13,6 +13,7 @@
 //!
 //! Tests and proofs: see [`replicas`](super::replicas).
 
+use super::migrate::{PIECE, copy_while};
 use super::readers::Access;
 use super::replicas::{MOST_REPLICAS, ReplicaSet};
 use super::{Coherent, Homes, Line, ServerId, Translated};
@@ -347,21 +348,14 @@ impl<M: Memory> Coherent<M> {
     /// Copies the slice until the server of `source` dies; no byte is copied from a dead server.
     /// Returns whether all of it was copied.
     fn copy_alive(self, source: Translated<M>, target: Translated<M>) -> bool {
-        const PIECE: u64 = 4096;
-        let bytes = self.sizes.slice_bytes();
+        let all = 0..self.sizes.slice_bytes();
+        let (from, to) = ((source.memory, source.at), (target.memory, target.at));
         let mut piece = [0; PIECE as usize];
-        for at in (0..bytes).step_by(PIECE as usize) {
-            let piece = &mut piece[..PIECE.min(bytes - at) as usize];
-            { source.memory }.copy_out(source.at + at, piece);
-            // Acquire: the state of the server is read after the bytes.
-            self.memory.fence(Ordering::Acquire);
-            if !self.is_alive(source.word) {
-                return false;
-            }
-            // Release: a reader that sees a word here finds it in the later replicas.
-            { target.memory }.fence(Ordering::Release);
-            { target.memory }.copy_in(target.at + at, piece);
-        }
-        true
+        copy_while(all, (from, to), &mut piece, || {
+            // AcqRel: the state of the server is read after the bytes, and a reader that sees a
+            // word in the target finds it in the later replicas.
+            self.memory.fence(Ordering::AcqRel);
+            self.is_alive(source.word)
+        })
     }
 }

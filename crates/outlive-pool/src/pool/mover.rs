@@ -1,7 +1,7 @@
 //! Moves of slices between servers, by a client.
 
 use super::Client;
-use crate::coherent::{Pace, Phase, ServerId, Why};
+use crate::coherent::{MoveReason, Pace, Phase, ServerId};
 use crate::error::PoolError;
 use crate::layout::{Address, Owner};
 use core::time::Duration;
@@ -103,13 +103,13 @@ impl Client {
         to: ServerId,
         budget: MoveBudget,
     ) -> Result<bool, PoolError> {
-        self.move_because(address, (to, Why::Move), budget)
+        self.move_because(address, (to, MoveReason::Requested), budget)
     }
 
     fn move_because(
         &self,
         address: Address,
-        to: (ServerId, Why),
+        to: (ServerId, MoveReason),
         budget: MoveBudget,
     ) -> Result<bool, PoolError> {
         let (pool, own) = (self.pool(), self.instance());
@@ -192,7 +192,7 @@ impl Client {
                 continue;
             }
             let address = coherent.address_of(slice, word);
-            match self.move_away(address, Why::Move, &mut targets, budget) {
+            match self.move_away(address, MoveReason::Requested, &mut targets, budget) {
                 Ok(moved) => drained.moved += u64::from(moved),
                 // Freed meanwhile.
                 Err(PoolError::Freed { .. }) => {}
@@ -206,7 +206,7 @@ impl Client {
     pub(super) fn move_away(
         &self,
         address: Address,
-        why: Why,
+        why: MoveReason,
         targets: &mut [Target],
         budget: MoveBudget,
     ) -> Result<bool, PoolError> {

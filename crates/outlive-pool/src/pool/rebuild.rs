@@ -1,7 +1,7 @@
 //! The rebuilding of replicas that were lost with their servers.
 
 use super::{Client, MoveBudget};
-use crate::coherent::Why;
+use crate::coherent::MoveReason;
 use crate::error::PoolError;
 use crate::layout::Address;
 
@@ -46,7 +46,7 @@ impl Client {
                 break;
             }
             let targets = targets.get_or_insert_with(|| self.pool().targets());
-            match self.move_away(address, Why::Lost, targets, budget) {
+            match self.move_away(address, MoveReason::LostReplica, targets, budget) {
                 Ok(moved) => result.rebuilt += u64::from(moved),
                 // Freed meanwhile.
                 Err(PoolError::Freed { .. }) => {}

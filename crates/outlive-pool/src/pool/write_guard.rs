@@ -77,8 +77,8 @@ impl Reader {
         let coherent = self.pool().coherent();
         let (mut locked_since, mut frozen_since) = (None, None);
         loop {
-            let slots = self.free_slots();
-            let slots = slots.as_slice();
+            let (slots, free) = self.free_slots();
+            let slots = &slots[..free];
             let tried =
                 coherent.translate_to_write_replicas(self.line, slots, address, self.pool())?;
             if let ToWrite::Ready(set) = tried {
@@ -130,15 +130,15 @@ impl Reader {
         }
     }
 
-    /// Returns slots for a write guard on a slice with replicas.
-    fn free_slots(&self) -> Slots {
-        let mut slots = Slots::default();
+    /// Returns slots for a write guard on a slice with replicas, and the number of free ones.
+    fn free_slots(&self) -> ([u64; MOST_REPLICAS], usize) {
+        let (mut slots, mut free) = ([0; MOST_REPLICAS], 0);
         let is_free = |slot: &u64| self.slots.get() & 1 << slot == 0;
-        for slot in (0..LINE_SLOTS).filter(is_free).take(MOST_REPLICAS) {
-            slots.slots[slots.len] = slot;
-            slots.len += 1;
+        for (place, slot) in slots.iter_mut().zip((0..LINE_SLOTS).filter(is_free)) {
+            *place = slot;
+            free += 1;
         }
-        slots
+        (slots, free)
     }
 
     fn thaw_after(&self) -> Duration {
@@ -165,19 +165,6 @@ struct Replicas {
     set: WriteSet,
     slots: [u64; MOST_REPLICAS],
     address: Address,
-}
-
-/// Free slots of a reader.
-#[derive(Default)]
-struct Slots {
-    slots: [u64; MOST_REPLICAS],
-    len: usize,
-}
-
-impl Slots {
-    fn as_slice(&self) -> &[u64] {
-        &self.slots[..self.len]
-    }
 }
 
 impl<'r> Deref for WriteGuard<'r> {

@@ -4,7 +4,7 @@
 use super::small::{LOCK as FLAG, Patient, SIZE, SmallPool, instance};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::{Line, Place, Unfinished, Use, Why};
+use outlive_pool::internals::{Line, MoveReason, Place, Unfinished, Use};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Ghost, Scenario, Scheduled};
@@ -71,7 +71,13 @@ fn create_with(m: Scheduled, second: Instance) {
 
 /// Moves the slice. `None` if it was freed.
 fn moved<M: Memory>(pool: &SmallPool<M>) -> Option<Unfinished> {
-    let moved = { pool.coherent }.move_slice(MOVER, address(), (TO, Why::Move), pool, &mut Patient);
+    let moved = { pool.coherent }.move_slice(
+        MOVER,
+        address(),
+        (TO, MoveReason::Requested),
+        pool,
+        &mut Patient,
+    );
     match moved.map_err(|failed| *failed.error) {
         Ok(unfinished) => Some(unfinished.expect("another server")),
         Err(PoolError::Freed { .. } | PoolError::MoveCancelled { .. }) => None,
@@ -81,11 +87,7 @@ fn moved<M: Memory>(pool: &SmallPool<M>) -> Option<Unfinished> {
 
 /// Finishes the move when its readers have ended.
 fn finish<M: Memory>(pool: &SmallPool<M>, mut unfinished: Unfinished) {
-    loop {
-        let finished = { pool.coherent }.finish_move(MOVER, &mut unfinished, pool);
-        if finished.expect("reachable servers") {
-            return;
-        }
+    while !pool.finish(MOVER, &mut unfinished) {
         pool.pause();
     }
 }
@@ -95,12 +97,6 @@ fn complete<M: Memory>(pool: &SmallPool<M>) {
     if let Some(unfinished) = moved(pool) {
         finish(pool, unfinished);
     }
-}
-
-fn line<M: Memory>(pool: &SmallPool<M>, id: u32) -> Line {
-    { pool.coherent }
-        .claim_line(instance(id))
-        .expect("a free line")
 }
 
 /// Stores 1 to the first word of the slice under a guard, and marks it for a mover. A writer that
@@ -119,25 +115,6 @@ fn store<M: Memory>(pool: &SmallPool<M>, line: Line, marks: bool, thaws: bool) {
         match thaws {
             true => pool.coherent.thaw(address()),
             false => pool.pause(),
-        }
-    }
-}
-
-/// Reads the first word of the slice under a guard; again if the slice was moved.
-fn load<M: Memory>(pool: &SmallPool<M>, line: Line, confirms: bool) -> u64 {
-    loop {
-        let place = { pool.coherent }.translate(line, 0, address(), pool);
-        let place = place.expect("allocated");
-        let word = { place.memory }.load(place.at, Ordering::Relaxed);
-        let confirmed = match confirms {
-            true => pool.coherent.confirm(&place),
-            false => Ok(()),
-        };
-        pool.coherent.withdraw(line, 0);
-        match confirmed {
-            Ok(()) => return word,
-            Err(PoolError::Moved { .. }) => {}
-            Err(error) => panic!("{error}"),
         }
     }
 }
@@ -176,7 +153,7 @@ fn write<M: Memory>(
         .thread("mover", move |m| complete(&SmallPool::open_tiny(weaken(m))))
         .thread("writer", move |m| {
             let pool = SmallPool::open_tiny(weaken(m));
-            let line = line(&pool, 1);
+            let line = pool.line(instance(1));
             store(&pool, line, marks, false);
         })
         .check(|m, _| check_written(m))
@@ -192,7 +169,7 @@ fn dying(recovers: bool) -> Scenario {
         .thread("mover", |m| complete(&SmallPool::open_tiny(m)))
         .thread("writer and survivor", move |m| {
             let pool = SmallPool::open_tiny(m);
-            let line = line(&pool, 1);
+            let line = pool.line(instance(1));
             let place = loop {
                 let place = { pool.coherent }.translate_to_write(line, 0, address(), &pool);
                 if let Some(place) = place.expect("allocated") {
@@ -225,14 +202,14 @@ fn read<M: Memory>(
         .thread("mover", move |m| {
             let pool = SmallPool::open_tiny(weaken(m));
             let unfinished = moved(&pool).expect("no other member");
-            let line = line(&pool, 1);
+            let line = pool.line(instance(1));
             store(&pool, line, true, false);
             m.store(FLAG, 1u64, Ordering::Release);
             finish(&pool, unfinished);
         })
         .thread("reader", move |m| {
             let pool = SmallPool::open_tiny(weaken(m));
-            let line = line(&pool, 2);
+            let line = pool.line(instance(2));
             let place = { pool.coherent }.translate(line, 0, address(), &pool);
             let place = place.expect("allocated");
             // Acquire: if the flag is set, the write comes before the load.
@@ -248,7 +225,7 @@ fn read<M: Memory>(
             if confirmed.is_ok() {
                 assert!(word == 1 || !is_written, "an older value is read");
             }
-            let word = load(&pool, line, confirms);
+            let word = pool.load(line, address(), confirms);
             assert!(word == 1 || !is_written, "an older value is read");
         })
         .check(|m, _| check(m, 1))
@@ -269,7 +246,7 @@ fn doomed() -> Scenario {
             let result = { pool.coherent }.move_slice(
                 MOVER,
                 address(),
-                (TO, Why::Move),
+                (TO, MoveReason::Requested),
                 &pool,
                 &mut Patient,
             );
@@ -291,7 +268,7 @@ fn doomed() -> Scenario {
         })
         .thread("reader", move |m| {
             let pool = SmallPool::open_tiny(m);
-            let line = line(&pool, 2);
+            let line = pool.line(instance(2));
             match { pool.coherent }.translate(line, 0, address(), &pool) {
                 Ok(_) => pool.coherent.withdraw(line, 0),
                 Err(PoolError::Lost { .. }) => of_reader.with(|told| *told = true),
@@ -344,7 +321,7 @@ fn survivor<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 's
         .mortal("mover", move |m| complete(&SmallPool::open_tiny(weaken(m))))
         .thread("writer", move |m| {
             let pool = SmallPool::open_tiny(weaken(m));
-            let line = line(&pool, 1);
+            let line = pool.line(instance(1));
             store(&pool, line, true, true);
         })
         .check(|m, end| {

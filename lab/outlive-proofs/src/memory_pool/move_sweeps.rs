@@ -4,7 +4,7 @@
 use super::small::{LOCK as NOTE, Once, SIZE, SmallPool, instance, new_frames, words as map_words};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::{MovePoint, NotMoved, Place, Run, Unfinished, Use, Why};
+use outlive_pool::internals::{MovePoint, MoveReason, NotMoved, Place, Run, Unfinished, Use};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
@@ -102,12 +102,17 @@ fn moved<M: Memory>(
     act: impl FnMut(),
 ) -> Result<Option<Unfinished>, NotMoved> {
     let mut pace = Once(Some(act));
-    { pool.coherent }.move_slice(mover, address(), (to, Why::Move), pool, &mut pace)
+    { pool.coherent }.move_slice(
+        mover,
+        address(),
+        (to, MoveReason::Requested),
+        pool,
+        &mut pace,
+    )
 }
 
 fn finish<M: Memory>(pool: &SmallPool<M>, owner: Instance, mut unfinished: Unfinished) {
-    let finished = { pool.coherent }.finish_move(owner, &mut unfinished, pool);
-    assert!(finished.expect("reachable servers"), "a reader is left");
+    assert!(pool.finish(owner, &mut unfinished), "a reader is left");
 }
 
 /// Moves the slice and finishes the move.
@@ -118,7 +123,7 @@ fn complete<M: Memory>(pool: &SmallPool<M>, mover: Instance, to: ServerId) {
 
 /// Writes the first word of the slice, which is copied already, as a writer with a guard does.
 fn write<M: Memory>(pool: &SmallPool<M>, marks: bool) {
-    let line = { pool.coherent }.claim_line(USER).expect("a free line");
+    let line = pool.line(USER);
     let place = { pool.coherent }.translate_to_write(line, 0, address(), pool);
     let place = place.expect("allocated").expect("not frozen");
     { place.memory }.store(place.at, LATER, Ordering::Relaxed);
@@ -131,7 +136,7 @@ fn write<M: Memory>(pool: &SmallPool<M>, marks: bool) {
 
 /// Makes a guard of [`USER`] on the slice.
 fn read<M: Memory>(pool: &SmallPool<M>) {
-    let line = { pool.coherent }.claim_line(USER).expect("a free line");
+    let line = pool.line(USER);
     { pool.coherent.translate(line, 0, address(), pool) }.expect("allocated");
 }
 
@@ -237,9 +242,8 @@ impl Sweep for Moves {
             What::Read => {
                 let unfinished = moved(&pool, (own, SECOND), || {}).expect("a free frame");
                 let mut unfinished = unfinished.expect("another server");
-                let finished = { pool.coherent }.finish_move(own, &mut unfinished, &pool);
-                assert!(!finished.expect("reachable servers"), "under a guard");
-                recover(&pool, own, USER);
+                assert!(!pool.finish(own, &mut unfinished), "under a guard");
+                pool.recover(own, USER);
                 finish(&pool, own, unfinished);
             }
             What::Written | What::LosesMarks => {
@@ -262,8 +266,8 @@ impl Sweep for Moves {
                 release(&pool, own, run);
             }
             What::Complete | What::Cancel => {
-                recover(&pool, own, USER);
-                recover(&pool, own, CORPSE);
+                pool.recover(own, USER);
+                pool.recover(own, CORPSE);
             }
         }
     }
@@ -271,18 +275,18 @@ impl Sweep for Moves {
     fn recover(&self, memory: Marked, crash: &Crash) {
         let pool = self.open(memory);
         let survivor = instance(1 + crash.recoverers_lost);
-        recover(&pool, survivor, USER);
+        pool.recover(survivor, USER);
         if self.is_doomed() {
             self.note_frozen(memory);
         }
         if self.0 == What::Doomed {
-            recover(&pool, survivor, HOST_OF_SECOND);
+            pool.recover(survivor, HOST_OF_SECOND);
         }
         for gone in (0..=crash.recoverers_lost).map(instance).chain([CORPSE]) {
-            recover(&pool, survivor, gone);
+            pool.recover(survivor, gone);
         }
         if self.0 == What::LearnsLate {
-            recover(&pool, survivor, HOST_OF_SECOND);
+            pool.recover(survivor, HOST_OF_SECOND);
         }
     }
 
@@ -342,11 +346,4 @@ impl Sweep for Moves {
         }
         Ok(())
     }
-}
-
-/// Recovers `gone` as `survivor`. Nothing remains.
-fn recover<M: Memory>(pool: &SmallPool<M>, survivor: Instance, gone: Instance) {
-    let recovered = { pool.coherent }.recover(survivor, gone, pool, pool);
-    assert!(recovered.failed.is_none());
-    assert!(recovered.remaining.is_empty() && recovered.moves.is_empty());
 }

@@ -4,11 +4,12 @@
 use super::small::{Patient, SIZE, SmallPool, instance, lock_word};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Ordering};
-use outlive_pool::internals::{Line, Place, ToWrite, Use, Why, WriteSet};
+use outlive_pool::internals::{Line, MoveReason, Place, ToWrite, Use, WriteSet};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::proof::Proof;
 use outlive_prove::schedule::{Bounds, Scenario, Scheduled};
 use outlive_prove::weakened::{Weakened, Weakness};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The scenarios of this file.
 pub fn all() -> Vec<Proof> {
@@ -21,6 +22,8 @@ pub fn all() -> Vec<Proof> {
         Proof::of_every(two_movers(Weakened::sound), bounds(1), bounds(2)),
         Proof::of_every(taken_back(), bounds(1), bounds(2)),
         Proof::of_every(settle(), bounds(2), bounds(3)),
+        Proof::of_every(free(Weakened::sound), bounds(1), bounds(2)),
+        Proof::of_every(stale_thaw(true), bounds(1), bounds(2)),
     ]
 }
 
@@ -38,7 +41,9 @@ pub fn broken() -> Vec<(Scenario, Bounds, &'static str)> {
         (rebuild(fences, true), bounds.clone(), "differ"),
         (rebuild(Weakened::sound, false), bounds.clone(), "differ"),
         (return_to_primary(false), bounds.clone(), "older"),
-        (two_movers(fences), bounds, "on one server"),
+        (two_movers(fences), bounds.clone(), "on one server"),
+        (free(fences), bounds.clone(), "no live replica"),
+        (stale_thaw(false), bounds, "belongs to another slice"),
     ]
 }
 
@@ -47,6 +52,7 @@ const HOST: Instance = Instance::new(8, 1);
 const MOVER: Instance = instance(0);
 /// The process of a server that dies.
 const DEAD: Instance = Instance::new(9, 1);
+const SURVIVOR: Instance = instance(3);
 const SLOTS: &[u64] = &[0, 1, 2];
 
 /// The first allocation of a pool, with replicas.
@@ -72,17 +78,6 @@ fn create_with(m: Scheduled, owners: [Instance; 3], replicas: u8) {
     { pool.coherent }.keep(HOST, address()).expect("its own");
 }
 
-fn recover<M: Memory>(pool: &SmallPool<M>, gone: Instance) {
-    let recovered = { pool.coherent }.recover(instance(3), gone, pool, pool);
-    assert!(recovered.failed.is_none() && recovered.moves.is_empty());
-}
-
-fn line<M: Memory>(pool: &SmallPool<M>, id: u32) -> Line {
-    { pool.coherent }
-        .claim_line(instance(id))
-        .expect("a free line")
-}
-
 fn lock<M: Memory>(pool: &SmallPool<M>, line: Line) -> WriteSet<M> {
     loop {
         let tried = { pool.coherent }.translate_to_write_replicas(line, SLOTS, address(), pool);
@@ -105,37 +100,23 @@ fn add<M: Memory>(pool: &SmallPool<M>, line: Line, marks: bool) {
     pool.coherent.end_write(line, SLOTS, &set, chunks);
 }
 
-/// Reads the first word under a guard; again if another replica is to be read.
-fn load<M: Memory>(pool: &SmallPool<M>, line: Line, confirms: bool) -> u64 {
-    loop {
-        let place = { pool.coherent }.translate_replica(line, 0, address(), pool);
-        let place = place.expect("a replica is alive");
-        let word = { place.memory }.load(place.at, Ordering::Relaxed);
-        let confirmed = match confirms {
-            true => pool.coherent.confirm(&place),
-            false => Ok(()),
-        };
-        pool.coherent.withdraw(line, 0);
-        match confirmed {
-            Ok(()) => return word,
-            Err(PoolError::Moved { .. }) => pool.pause(),
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
 /// Moves the slice of a replica to a server, and finishes the move.
 fn moved<M: Memory>(pool: &SmallPool<M>, number: u64, to: ServerId) -> Result<(), PoolError> {
     let address = address().plus(number * 16);
-    let moved = { pool.coherent }.move_slice(MOVER, address, (to, Why::Move), pool, &mut Patient);
+    let moved = { pool.coherent }.move_slice(
+        MOVER,
+        address,
+        (to, MoveReason::Requested),
+        pool,
+        &mut Patient,
+    );
     let mut unfinished = match moved {
-        Ok(unfinished) => unfinished.expect("another server"),
+        Ok(Some(unfinished)) => unfinished,
+        // It is there already.
+        Ok(None) => return Ok(()),
         Err(failed) => return Err(*failed.error),
     };
-    while !{ pool.coherent }
-        .finish_move(MOVER, &mut unfinished, pool)
-        .expect("reachable servers")
-    {
+    while !pool.finish(MOVER, &mut unfinished) {
         pool.pause();
     }
     Ok(())
@@ -172,7 +153,7 @@ fn count<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'stat
     let writer = move |id| {
         move |m| {
             let pool = SmallPool::open_tiny(weaken(m));
-            let line = line(&pool, id);
+            let line = pool.line(instance(id));
             add(&pool, line, true);
         }
     };
@@ -193,7 +174,7 @@ fn rebuild<M: Memory>(
         .memory(SIZE)
         .prepare(|m| {
             create(m, DEAD);
-            recover(&SmallPool::open_tiny(m), DEAD);
+            SmallPool::open_tiny(m).recover(SURVIVOR, DEAD);
         })
         .thread("mover", move |m| {
             let pool = SmallPool::open_tiny(weaken(m));
@@ -201,7 +182,7 @@ fn rebuild<M: Memory>(
         })
         .thread("writer", move |m| {
             let pool = SmallPool::open_tiny(weaken(m));
-            let line = line(&pool, 1);
+            let line = pool.line(instance(1));
             add(&pool, line, marks);
         })
         .check(|m, _| check(m, 2, 1))
@@ -213,17 +194,19 @@ fn fail_over() -> Scenario {
     Scenario::new("memory pool: a read against a write and the death of a server")
         .memory(SIZE)
         .prepare(|m| create(m, DEAD))
-        .thread("survivor", |m| recover(&SmallPool::open_tiny(m), DEAD))
+        .thread("survivor", |m| {
+            SmallPool::open_tiny(m).recover(SURVIVOR, DEAD)
+        })
         .thread("writer", |m| {
             let pool = SmallPool::open_tiny(m);
-            let line = line(&pool, 1);
+            let line = pool.line(instance(1));
             add(&pool, line, true);
         })
         .thread("reader", |m| {
             let pool = SmallPool::open_tiny(m);
-            let line = line(&pool, 2);
-            let first = load(&pool, line, true);
-            let second = load(&pool, line, true);
+            let line = pool.line(instance(2));
+            let first = pool.load(line, address(), true);
+            let second = pool.load(line, address(), true);
             assert!(first <= second, "an older value is read");
         })
         .check(|m, _| check(m, 1, 1))
@@ -236,29 +219,34 @@ fn return_to_primary(confirms: bool) -> Scenario {
         .memory(SIZE)
         .prepare(|m| {
             create(m, DEAD);
-            recover(&SmallPool::open_tiny(m), DEAD);
+            SmallPool::open_tiny(m).recover(SURVIVOR, DEAD);
         })
         .thread("mover and writer", |m| {
             let pool = SmallPool::open_tiny(m);
             let address = address();
             let to = ServerId(3);
-            let moved =
-                { pool.coherent }.move_slice(MOVER, address, (to, Why::Lost), &pool, &mut Patient);
+            let moved = { pool.coherent }.move_slice(
+                MOVER,
+                address,
+                (to, MoveReason::LostReplica),
+                &pool,
+                &mut Patient,
+            );
             let unfinished = moved.expect("a replica that is lost");
-            let line = line(&pool, 1);
+            let line = pool.line(instance(1));
             add(&pool, line, true);
             drop(unfinished);
         })
         .thread("reader", move |m| {
             let pool = SmallPool::open_tiny(m);
-            let line = line(&pool, 2);
-            let first = load(&pool, line, confirms);
-            let second = load(&pool, line, confirms);
+            let line = pool.line(instance(2));
+            let first = pool.load(line, address(), confirms);
+            let second = pool.load(line, address(), confirms);
             assert!(first <= second, "an older value is read");
         })
         .check(|m, _| {
             let pool = SmallPool::open_tiny(m);
-            recover(&pool, MOVER);
+            pool.recover(SURVIVOR, MOVER);
             check(m, 2, 1);
         })
 }
@@ -308,7 +296,9 @@ fn taken_back() -> Scenario {
         .prepare(|m| create_with(m, [HOST, HOST, DEAD], 2))
         .thread("mover", mover(0, 3))
         .thread("other mover", mover(1, 1))
-        .thread("survivor", |m| recover(&SmallPool::open_tiny(m), DEAD))
+        .thread("survivor", |m| {
+            SmallPool::open_tiny(m).recover(SURVIVOR, DEAD)
+        })
         .check(|m, _| {
             let pool = SmallPool::open_tiny(m);
             let census = pool.check();
@@ -324,20 +314,101 @@ fn settle() -> Scenario {
         .prepare(|m| {
             create_with(m, [HOST, DEAD, HOST], 3);
             let pool = SmallPool::open_tiny(m);
-            let line = line(&pool, 4);
+            let line = pool.line(instance(4));
             let _dead = lock(&pool, line);
             let place = { pool.coherent }.locate(address().plus(32), &pool);
             let place = place.expect("allocated");
             { place.memory }.store(place.at, 1u64, Ordering::Release);
         })
         .thread("survivor", |m| {
-            recover(&SmallPool::open_tiny(m), instance(4))
+            SmallPool::open_tiny(m).recover(SURVIVOR, instance(4))
         })
         .thread("other survivor", |m| {
-            recover(&SmallPool::open_tiny(m), DEAD)
+            SmallPool::open_tiny(m).recover(SURVIVOR, DEAD)
         })
         .check(|m, _| {
             let found = words(&SmallPool::open_tiny(m), 3);
             assert_eq!(found, [1, 1], "the replicas differ");
+        })
+}
+
+/// A client frees a slice while its lost replica is rebuilt: everything is released.
+fn free<M: Memory>(weaken: impl Fn(Scheduled) -> M + Copy + Send + Sync + 'static) -> Scenario {
+    Scenario::new("memory pool: a release against a rebuild")
+        .memory(SIZE)
+        .prepare(|m| {
+            create(m, DEAD);
+            SmallPool::open_tiny(m).recover(SURVIVOR, DEAD);
+        })
+        .thread("mover", move |m| {
+            let pool = SmallPool::open_tiny(weaken(m));
+            match moved(&pool, 0, ServerId(3)) {
+                Ok(()) | Err(PoolError::Freed { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .thread("client", move |m| {
+            let pool = SmallPool::open_tiny(weaken(m));
+            let run = { pool.coherent }.begin_free(instance(1), address());
+            let run = run.expect("kept");
+            while { pool.coherent }
+                .release_unless_used(instance(1), run, &pool)
+                .expect("reachable servers")
+                .is_some()
+            {
+                pool.pause();
+            }
+        })
+        .check(|m, _| {
+            let census = SmallPool::open_tiny(m).check().expect("a sound pool");
+            assert_eq!((census.slices, census.frames), (0, 0));
+        })
+}
+
+/// The mover of the second replica died after its flip, and the new server dies. A survivor
+/// completes the move, and rebuilds the replica where it was before, while a writer that has seen
+/// the first freeze thaws the replica. Broken: the writer does not announce it.
+fn stale_thaw(announces: bool) -> Scenario {
+    Scenario::new("memory pool: a thaw against a move and a rebuild")
+        .memory(SIZE)
+        .prepare(|m| {
+            create_with(m, [HOST, HOST, DEAD], 2);
+            let dies = Weakness::Pauses("pool.move", "Flipped", || {
+                std::panic::resume_unwind(Box::new("death"))
+            });
+            let pool = SmallPool::open_tiny(Weakened::new(m, dies));
+            let died = catch_unwind(AssertUnwindSafe(|| moved(&pool, 1, ServerId(3))));
+            assert!(died.is_err());
+        })
+        .thread("survivor", |m| {
+            let pool = SmallPool::open_tiny(m);
+            let recovered = { pool.coherent }.recover(SURVIVOR, MOVER, &pool, &pool);
+            for mut unfinished in recovered.moves {
+                while !pool.finish(SURVIVOR, &mut unfinished) {
+                    pool.pause();
+                }
+            }
+            match moved(&pool, 1, ServerId(2)) {
+                // The replica was or is on the third server, or it was thawed.
+                Ok(()) | Err(PoolError::MoveCancelled { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .thread("other survivor", |m| {
+            SmallPool::open_tiny(m).recover(SURVIVOR, DEAD);
+        })
+        .thread("writer", move |m| {
+            let pool = SmallPool::open_tiny(m);
+            let line = pool.line(instance(1));
+            match announces {
+                true => pool.coherent.thaw_replicas(line, 0, address()),
+                false => pool.coherent.thaw(address().plus(16)),
+            }
+        })
+        .check(|m, _| {
+            let pool = SmallPool::open_tiny(m);
+            let found = words(&pool, 2);
+            assert!(found.iter().all(|it| *it == 0), "{found:?}");
+            pool.check().expect("a sound pool");
         })
 }

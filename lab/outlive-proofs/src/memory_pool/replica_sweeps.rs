@@ -1,10 +1,10 @@
 //! Slices with replicas: writes, rebuilds and recoveries killed after every instruction; and broken
 //! variants, which a sweep must find.
 
-use super::small::{Once, SIZE, SmallPool, instance, lock_word};
+use super::small::{Once, SIZE, SmallPool, holders, instance, lock_word};
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Offset, Ordering};
-use outlive_pool::internals::{Line, Place, ReplicaPoint, ToWrite, Use, Why, WriteSet};
+use outlive_pool::internals::{Line, MoveReason, Place, ReplicaPoint, ToWrite, Use, WriteSet};
 use outlive_pool::{Address, PoolError, ServerId};
 use outlive_prove::kill::{Crash, Marked, Suite, Sweep};
 use outlive_prove::weakened::{Weakened, Weakness};
@@ -32,6 +32,7 @@ pub fn broken() -> Vec<(Box<dyn Sweep>, &'static str)> {
         (What::IgnoresLock, "differ"),
         (What::ForgetsWriters, "have entries"),
         (What::LosesMarks, "differ"),
+        (What::HasNoShape, "has no shape"),
     ]
     .map(|(what, message)| -> (Box<dyn Sweep>, _) { (Box::new(Replicas(what)), message) })
     .into_iter()
@@ -47,7 +48,7 @@ enum What {
     WriteThree,
     /// The same with two; the server of the first one dies with the writer.
     WriteAndServe,
-    /// A survivor recovers a writer that died between its stores to two replicas.
+    /// A survivor recovers a writer that died after its store to the last of three replicas.
     Settle,
     /// A member rebuilds a replica whose server has died.
     Rebuild,
@@ -63,6 +64,8 @@ enum What {
     ForgetsWriters,
     /// Broken: the writer does not mark for the mover what it has written.
     LosesMarks,
+    /// Broken: an allocation does not write its shape.
+    HasNoShape,
 }
 
 struct Replicas(What);
@@ -98,7 +101,7 @@ fn replica(number: u64) -> Address {
 
 /// Locks the replicas for writing.
 fn lock<M: Memory>(pool: &SmallPool<M>, owner: Instance) -> (Line, WriteSet<M>) {
-    let line = { pool.coherent }.claim_line(owner).expect("a free line");
+    let line = pool.line(owner);
     let slots = &[0, 1, 2];
     let ready = { pool.coherent }.translate_to_write_replicas(line, slots, address(), pool);
     match ready.expect("allocated") {
@@ -142,7 +145,7 @@ fn words_of<M: Memory>(pool: &SmallPool<M>, number: u64) -> Option<[u64; 2]> {
 
 /// Returns the words that a reader finds.
 fn read<M: Memory>(pool: &SmallPool<M>) -> [u64; 2] {
-    let line = { pool.coherent }.claim_line(READER).expect("a free line");
+    let line = pool.line(READER);
     let place = { pool.coherent }.translate_replica(line, 0, address(), pool);
     let place = place.expect("a replica that is alive");
     let words = [0, 8].map(|byte| place.memory.load(place.at + byte, Ordering::Acquire));
@@ -155,10 +158,15 @@ fn read<M: Memory>(pool: &SmallPool<M>) -> [u64; 2] {
 /// Moves the lost replica to the third server.
 fn rebuild<M: Memory>(pool: &SmallPool<M>, mover: Instance, act: impl FnMut()) {
     let mut pace = Once(Some(act));
-    let moved = { pool.coherent }.move_slice(mover, address(), (THIRD, Why::Lost), pool, &mut pace);
+    let moved = { pool.coherent }.move_slice(
+        mover,
+        address(),
+        (THIRD, MoveReason::LostReplica),
+        pool,
+        &mut pace,
+    );
     let mut unfinished = moved.expect("a free frame").expect("another server");
-    let finished = { pool.coherent }.finish_move(mover, &mut unfinished, pool);
-    assert!(finished.expect("reachable servers"), "a reader is left");
+    assert!(pool.finish(mover, &mut unfinished), "a reader is left");
 }
 
 impl Replicas {
@@ -168,13 +176,21 @@ impl Replicas {
                 let (at, len) = lock_word();
                 Weakened::new(memory, Weakness::Blind(at, len))
             }
+            What::HasNoShape => {
+                let (at, len) = holders(0);
+                Weakened::new(memory, Weakness::Stores(at, len))
+            }
             _ => Weakened::sound(memory),
         })
     }
 
+    fn is_allocation(&self) -> bool {
+        matches!(self.0, What::Allocate | What::HasNoShape)
+    }
+
     fn replicas(&self) -> u64 {
         match self.0 {
-            What::WriteThree => 3,
+            What::WriteThree | What::Settle => 3,
             _ => 2,
         }
     }
@@ -211,7 +227,7 @@ impl Sweep for Replicas {
         pool.serve(self.first_host());
         pool.serve(HOST);
         pool.serve(HOST);
-        if self.0 == What::Allocate {
+        if self.is_allocation() {
             return;
         }
         let kind = Use::Replicated(self.replicas() as u8);
@@ -226,9 +242,9 @@ impl Sweep for Replicas {
         match self.0 {
             What::Settle | What::IgnoresLock => {
                 let _dead = lock(&pool, CORPSE);
-                store_to(&pool, 1, 0, LATER[0]);
+                store_to(&pool, self.replicas() - 1, 0, LATER[0]);
             }
-            _ if self.is_lost_before() => recover(&pool, HOST, HOST_OF_FIRST),
+            _ if self.is_lost_before() => pool.recover(HOST, HOST_OF_FIRST),
             _ => {}
         }
     }
@@ -247,7 +263,7 @@ impl Sweep for Replicas {
                 }
                 unlock(&pool, own, locked);
             }
-            What::Settle | What::IgnoresLock => recover(&pool, own, CORPSE),
+            What::Settle | What::IgnoresLock => pool.recover(own, CORPSE),
             What::Rebuild => rebuild(&pool, own, || {}),
             What::RebuildWritten => rebuild(&pool, own, || write(&pool, USER)),
             What::LosesMarks => rebuild(&pool, own, || {
@@ -256,7 +272,7 @@ impl Sweep for Replicas {
                 pool.coherent.end_write(line, &[0, 1, 2], &set, 0);
                 pool.coherent.release_line(line, USER);
             }),
-            What::Allocate => {
+            What::Allocate | What::HasNoShape => {
                 let kind = Use::Replicated(2);
                 let allocated = { pool.coherent }.allocate(own, 2, Place::Spread, kind, &pool);
                 let address = allocated.expect("free memory");
@@ -268,15 +284,15 @@ impl Sweep for Replicas {
     fn recover(&self, memory: Marked, crash: &Crash) {
         let pool = self.open(memory);
         let survivor = instance(1 + crash.recoverers_lost);
-        if self.0 != What::Allocate && crash.recoverers_lost == 0 {
+        if !self.is_allocation() && crash.recoverers_lost == 0 {
             for (word, at) in read(&pool).into_iter().zip(SEEN) {
                 memory.store(at, word, Ordering::Relaxed);
             }
         }
-        recover(&pool, survivor, USER);
-        recover(&pool, survivor, READER);
+        pool.recover(survivor, USER);
+        pool.recover(survivor, READER);
         for gone in (0..=crash.recoverers_lost).map(instance).chain([CORPSE]) {
-            recover(&pool, survivor, gone);
+            pool.recover(survivor, gone);
         }
     }
 
@@ -288,7 +304,7 @@ impl Sweep for Replicas {
         if !departed.is_empty() {
             return Err(format!("{departed:?} have entries"));
         }
-        if self.0 == What::Allocate {
+        if self.is_allocation() {
             let is_whole = (census.kept, census.slices, census.frames) == (1, 4, 4);
             let is_nothing = census.slices == 0 && census.frames == 0;
             return match is_whole || is_nothing && !crash.returned {
@@ -342,12 +358,4 @@ impl Sweep for Replicas {
             false => Err("a write does not reach all replicas".into()),
         }
     }
-}
-
-/// Recovers `gone` as `survivor`. Nothing remains.
-fn recover<M: Memory>(pool: &SmallPool<M>, survivor: Instance, gone: Instance) {
-    let recovered = { pool.coherent }.recover(survivor, gone, pool, pool);
-    assert!(recovered.failed.is_none());
-    assert!(recovered.remaining.is_empty() && recovered.moves.is_empty());
-    assert!(recovered.lines.is_empty());
 }

@@ -2,8 +2,8 @@
 
 use outlive::membership::Instance;
 use outlive_memory::{Memory, Offset, Ordering};
-use outlive_pool::internals::{Coherent, Home, Homes, Pace, ServerFiles};
-use outlive_pool::{Census, PoolError, ServerEntry, ServerId, Sizes};
+use outlive_pool::internals::{Coherent, Home, Homes, Line, Pace, ServerFiles, Unfinished};
+use outlive_pool::{Address, Census, PoolError, ServerEntry, ServerId, Sizes};
 
 /// The number of bytes of the memory.
 pub const SIZE: u64 = 28 << 10;
@@ -152,6 +152,49 @@ impl<M: Memory> SmallPool<M> {
         let bytes = Home::<M>::bytes_for(FRAMES, self.bits);
         let at = self.base + REGIONS + u64::from(server.0 - 1) * bytes;
         Home::new(self.memory, Offset::new(at), bytes, self.bits)
+    }
+
+    /// Claims the line of a reader of the process `owner`.
+    pub fn line(&self, owner: Instance) -> Line {
+        let line = { self.coherent }.claim_line(owner);
+        line.expect("a free line")
+    }
+
+    /// Recovers `gone` as `survivor`. Nothing remains.
+    pub fn recover(&self, survivor: Instance, gone: Instance) {
+        let recovered = { self.coherent }.recover(survivor, gone, self, self);
+        assert!(recovered.failed.is_none());
+        assert!(recovered.remaining.is_empty() && recovered.moves.is_empty());
+        assert!(recovered.lines.is_empty());
+    }
+
+    /// Finishes a move. Returns `false` if readers of the old frame are left.
+    pub fn finish(&self, mover: Instance, unfinished: &mut Unfinished) -> bool {
+        let finished = { self.coherent }.finish_move(mover, unfinished, self);
+        finished.expect("reachable servers")
+    }
+
+    /// Reads the first word at `address` under a guard; again if it was moved, or if another
+    /// replica is to be read.
+    pub fn load(&self, line: Line, address: Address, confirms: bool) -> u64 {
+        loop {
+            let place = match address.is_replicated() {
+                true => { self.coherent }.translate_replica(line, 0, address, self),
+                false => { self.coherent }.translate(line, 0, address, self),
+            };
+            let place = place.expect("allocated memory that is alive");
+            let word = { place.memory }.load(place.at, Ordering::Relaxed);
+            let confirmed = match confirms {
+                true => self.coherent.confirm(&place),
+                false => Ok(()),
+            };
+            self.coherent.withdraw(line, 0);
+            match confirmed {
+                Ok(()) => return word,
+                Err(PoolError::Moved { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 
     /// Returns the server whose region has this place.

@@ -1,13 +1,10 @@
 //! `outlive pool drain`: the slices of a server move to the other servers.
 
-use super::{Remaining, Which};
-use crate::amount::{self, Bytes, Many};
+use super::moving::{Moved, Moving, Words};
 use crate::failure::Failure;
-use crate::output;
 use clap::Args;
-use outlive_pool::{MoveBudget, Pool, ServerId};
+use outlive_pool::ServerId;
 use serde::Serialize;
-use std::time::Instant;
 
 /// Arguments of `outlive pool drain`.
 #[derive(Args, Debug)]
@@ -21,65 +18,36 @@ use std::time::Instant;
     JSON: path, server, moved, bytes, seconds and remaining (address, why).")]
 pub struct Drain {
     #[command(flatten)]
-    which: Which,
+    moving: Moving,
     /// Number of the server
     server: u16,
-    /// Largest copy rate in bytes per second, also with K, M, G or T; unlimited by default
-    #[arg(long, value_parser = amount::size)]
-    budget: Option<u64>,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Serialize)]
 struct Answer {
-    path: String,
     server: u16,
     moved: u64,
-    bytes: u64,
-    seconds: f64,
-    remaining: Vec<Remaining>,
 }
 
 impl Drain {
     pub fn run(self) -> Result<(), Failure> {
-        let client = Pool::open(&self.which.path)?.join()?;
-        let budget = MoveBudget {
-            bytes_per_second: self.budget,
-            ..MoveBudget::default()
+        let server = self.server;
+        let done = format!("moved from server {server}");
+        let words = Words {
+            thing: "slice",
+            done: &done,
+            remains: "remains",
         };
-        let begin = Instant::now();
-        let drained = client.drain(ServerId(self.server), budget)?;
-        let slice_bytes = client.pool().status().sizes.slice_bytes();
-        let answer = Answer {
-            path: self.which.path.display().to_string(),
-            server: self.server,
-            moved: drained.moved,
-            bytes: drained.moved * slice_bytes,
-            seconds: begin.elapsed().as_secs_f64(),
-            remaining: { drained.remaining.iter() }.map(Remaining::of).collect(),
-        };
-        // A reader that closes the output does not hide that slices remain.
-        let printed = self.print(&answer);
-        match answer.remaining.is_empty() {
-            true => printed,
-            false => Err(Failure::Found),
-        }
-    }
-
-    fn print(&self, answer: &Answer) -> Result<(), Failure> {
-        if self.json {
-            return output::json(answer);
-        }
-        output::line(format_args!(
-            "{} of {} moved from server {} in {:.3} s",
-            Many(answer.moved, "slice"),
-            Bytes(answer.bytes),
-            answer.server,
-            answer.seconds,
-        ))?;
-        let mut lines = answer.remaining.iter();
-        lines.try_for_each(|it| output::line(it.line("remains")))
+        self.moving.run(
+            |client, budget| {
+                let drained = client.drain(ServerId(server), budget)?;
+                Ok(Moved {
+                    count: drained.moved,
+                    remaining: drained.remaining,
+                })
+            },
+            |moved| Answer { server, moved },
+            words,
+        )
     }
 }

@@ -6,16 +6,13 @@
 //! 64 bytes has a guard of its own. A server dies when its value is dropped; the first read from
 //! the other replica begins when that is recorded.
 
+use super::{SLICE, Scratch, void, write_randomly};
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
-use crate::scratch::fresh_path;
 use crate::statistics::median_estimate;
 use crate::{Run, Study, StudyError};
-use outlive_pool::{
-    Address, Client, MoveBudget, Placement, Pool, PoolOptions, Reader, Redundancy, Server, ServerId,
-};
+use outlive_pool::{Address, MoveBudget};
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::time::Instant;
 
 pub const STUDY: Study = Study {
@@ -23,61 +20,6 @@ pub const STUDY: Study = Study {
     about: "writes to replicas in a memory pool, and the rebuilding of lost ones",
     body: study,
 };
-
-const SLICE: u64 = 2 << 20;
-const BYTES: u64 = 64;
-
-fn void(error: impl std::fmt::Display) -> StudyError {
-    StudyError::void(error.to_string())
-}
-
-/// A pool with servers in this process, which take no part in the accesses.
-struct Scratch {
-    // Dropped in this order.
-    client: Client,
-    servers: Vec<Server>,
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn new(servers: usize, slices: u64) -> Result<Self, StudyError> {
-        let path = fresh_path("pool-replicas");
-        let pool = Pool::create(&path, PoolOptions::new().slice_bytes(SLICE)).map_err(void)?;
-        let servers: Result<_, _> = (0..servers)
-            .map(|_| pool.serve(slices * SLICE, 0))
-            .collect();
-        Ok(Self {
-            client: pool.join().map_err(void)?,
-            servers: servers.map_err(void)?,
-            path,
-        })
-    }
-
-    /// Allocates slices whose first replicas are on `server`, and touches them.
-    fn allocate(
-        &self,
-        reader: &Reader,
-        (server, slices): (ServerId, u64),
-        replicas: u8,
-    ) -> Result<Address, StudyError> {
-        let (bytes, place) = (slices * SLICE, Placement::There(server));
-        let redundancy = Redundancy::Replicas(replicas);
-        let address = { self.client.allocate_with(bytes, place, redundancy) }.map_err(void)?;
-        let ones = vec![1; SLICE as usize];
-        for slice in 0..slices {
-            let at = address.plus(slice * SLICE);
-            reader.write(at, &ones).map_err(void)?;
-        }
-        Ok(address)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A drop cannot report an error.
-        let _ = Pool::destroy(&self.path);
-    }
-}
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let rounds = run.effort().of(3, 21, 51);
@@ -93,21 +35,11 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
 fn writes(run: &mut Run<'_>, replicas: u8, rounds: usize) -> Result<(), StudyError> {
     let scratch = Scratch::new(replicas.into(), 2)?;
     let reader = scratch.client.reader().map_err(void)?;
-    let first = (scratch.servers[0].id(), 1);
-    let with = scratch.allocate(&reader, first, replicas)?;
-    let without = scratch.allocate(&reader, first, 1)?;
+    let with = scratch.allocate(&reader, 1, replicas)?;
+    let without = scratch.allocate(&reader, 1, 1)?;
     let case = format!("{replicas} replicas");
     let guards = run.effort().of(1000, 300_000, 1_000_000);
-    let small = |address: Address| {
-        let mut random = fastrand::Rng::with_seed(1);
-        let began = Instant::now();
-        for _ in 0..guards {
-            let place = random.u64(..SLICE / BYTES) * BYTES;
-            let guard = reader.write_guard(address.plus(place)).map_err(void)?;
-            (0..BYTES / 8).for_each(|word| guard.store(word, word));
-        }
-        Ok(began.elapsed().as_nanos() as f64 / guards as f64)
-    };
+    let small = |address| write_randomly(&reader, address, guards);
     let written = Paired::measure(run, rounds, || small(with), || small(without))?;
     let comparison = Comparison {
         case: &case,
@@ -142,8 +74,7 @@ fn rebuilding(run: &mut Run<'_>, rounds: usize) -> Result<(), StudyError> {
     let slices = run.effort().of(2, 32, 64);
     let mut scratch = Scratch::new(3, 2 * slices)?;
     let reader = scratch.client.reader().map_err(void)?;
-    let first = (scratch.servers[0].id(), slices);
-    let address = scratch.allocate(&reader, first, 2)?;
+    let address = scratch.allocate(&reader, slices, 2)?;
     let (from, mut to) = (
         vec![1u8; (slices * SLICE) as usize],
         vec![2u8; (slices * SLICE) as usize],

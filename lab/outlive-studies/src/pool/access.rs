@@ -8,16 +8,13 @@
 //! between two servers, with a budget of 5% of the measured copy rate; on two processors, both
 //! threads have one each. The pauses are those of writes to a slice that moves all the time.
 
+use super::{BYTES, SLICE, Scratch, void, write_randomly};
 use crate::paired::{Comparison, Paired};
 use crate::row::{Goal, Row};
-use crate::scratch::fresh_path;
 use crate::statistics::{longest, median_estimate};
 use crate::{Run, Study, StudyError};
-use outlive_pool::{
-    Address, Client, MoveBudget, Placement, Pool, PoolError, PoolOptions, Reader, Server,
-};
+use outlive_pool::{Address, MoveBudget, PoolError};
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -27,54 +24,8 @@ pub const STUDY: Study = Study {
     body: study,
 };
 
-const SLICE: u64 = 2 << 20;
-/// The accesses of a guard, of so many bytes each.
+/// The accesses of a guard, of 64 bytes each.
 const ACCESSES: u64 = 16;
-const BYTES: u64 = 64;
-
-fn void(error: impl std::fmt::Display) -> StudyError {
-    StudyError::void(error.to_string())
-}
-
-/// A pool with two servers in this process, which take no part in the accesses.
-struct Scratch {
-    // Dropped in this order.
-    client: Client,
-    servers: [Server; 2],
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn new(bytes: u64) -> Result<Self, StudyError> {
-        let path = fresh_path("pool-access");
-        let pool = Pool::create(&path, PoolOptions::new().slice_bytes(SLICE)).map_err(void)?;
-        let serve = || pool.serve(bytes, 0).map_err(void);
-        Ok(Self {
-            client: pool.join().map_err(void)?,
-            servers: [serve()?, serve()?],
-            path,
-        })
-    }
-
-    /// Allocates slices on the first server, and touches them.
-    fn allocate(&self, reader: &Reader, slices: u64) -> Result<Address, StudyError> {
-        let place = Placement::There(self.servers[0].id());
-        let address = self.client.allocate(slices * SLICE, place).map_err(void)?;
-        let ones = vec![1; SLICE as usize];
-        for slice in 0..slices {
-            let at = address.plus(slice * SLICE);
-            reader.write(at, &ones).map_err(void)?;
-        }
-        Ok(address)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A drop cannot report an error.
-        let _ = Pool::destroy(&self.path);
-    }
-}
 
 fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
     let rounds = run.effort().of(3, 21, 51);
@@ -93,9 +44,9 @@ fn study(run: &mut Run<'_>) -> Result<(), StudyError> {
 
 /// Measures 16 accesses under a guard, and sequential views, beside plain memory.
 fn reads(run: &mut Run<'_>, slices: u64, name: &str, rounds: usize) -> Result<(), StudyError> {
-    let scratch = Scratch::new(slices * SLICE)?;
+    let scratch = Scratch::new(2, slices)?;
     let reader = scratch.client.reader().map_err(void)?;
-    let address = scratch.allocate(&reader, slices)?;
+    let address = scratch.allocate(&reader, slices, 1)?;
     let plain = vec![1u64; (slices * SLICE / 8) as usize];
     let guards = run.effort().of(1000, 200_000, 1_000_000);
     let bytes = slices * SLICE;
@@ -201,10 +152,10 @@ fn move_around(
 /// Measures writes to a slice that does not move while others move.
 fn beside_moves(run: &mut Run<'_>, rounds: usize) -> Result<(), StudyError> {
     const OTHERS: u64 = 8;
-    let scratch = Scratch::new((OTHERS + 1) * SLICE)?;
+    let scratch = Scratch::new(2, OTHERS + 1)?;
     let reader = scratch.client.reader().map_err(void)?;
-    let others = scratch.allocate(&reader, OTHERS)?;
-    let mine = scratch.allocate(&reader, 1)?;
+    let others = scratch.allocate(&reader, OTHERS, 1)?;
+    let mine = scratch.allocate(&reader, 1, 1)?;
     let others: Vec<Address> = (0..OTHERS).map(|it| others.plus(it * SLICE)).collect();
     // 5% of the rate at which one thread copies.
     let (from, mut to) = (vec![1u8; 64 << 20], vec![0u8; 64 << 20]);
@@ -217,16 +168,7 @@ fn beside_moves(run: &mut Run<'_>, rounds: usize) -> Result<(), StudyError> {
         ..MoveBudget::default()
     };
     let guards = run.effort().of(1000, 1_000_000, 2_000_000);
-    let write = || {
-        let mut random = fastrand::Rng::with_seed(1);
-        let began = Instant::now();
-        for _ in 0..guards {
-            let place = random.u64(..SLICE / BYTES) * BYTES;
-            let guard = reader.write_guard(mine.plus(place)).map_err(void)?;
-            (0..BYTES / 8).for_each(|word| guard.store(word, word));
-        }
-        Ok(began.elapsed().as_nanos() as f64 / guards as f64)
-    };
+    let write = || write_randomly(&reader, mine, guards);
     let moves = std::cell::Cell::new(0);
     let written = Paired::measure(
         run,
@@ -261,9 +203,9 @@ fn beside_moves(run: &mut Run<'_>, rounds: usize) -> Result<(), StudyError> {
 
 /// Measures the pauses of writes to a slice that moves all the time.
 fn pauses(run: &mut Run<'_>) -> Result<(), StudyError> {
-    let scratch = Scratch::new(2 * SLICE)?;
+    let scratch = Scratch::new(2, 2)?;
     let reader = scratch.client.reader().map_err(void)?;
-    let address = scratch.allocate(&reader, 1)?;
+    let address = scratch.allocate(&reader, 1, 1)?;
     let writes = run.effort().of(1000, 500_000, 2_000_000);
     for (case, places) in [
         ("all places", SLICE / BYTES),
